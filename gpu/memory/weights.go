@@ -1,0 +1,111 @@
+// Package memory decides where bytes are and when they move: the frozen
+// weights of a model as units in one file, the ring that streams them past the
+// device, and the plan of what stays resident. It never decides how anything
+// is computed, so residency cannot change a result.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"longship/gpu"
+	"longship/gpu/tensor"
+)
+
+// Entry is one tensor of a unit. Name is the canonical (BFL) name of the
+// weight, "double_blocks.0.img_attn.qkv.weight".
+type Entry struct {
+	Name  string       `cbor:"name"`
+	DType tensor.DType `cbor:"dtype"`
+	Shape []int        `cbor:"shape"`
+	Off   int64        `cbor:"off"`   // bytes into the unit, a multiple of tensor.Align
+	Scale int64        `cbor:"scale"` // offset of the row scales, f32 [Shape[0]]; -1 without
+}
+
+// Unit is what is copied in one piece: one stream of a double block, one single
+// block, or the outer unit (everything outside the blocks; Block is -1).
+type Unit struct {
+	Name    string   `cbor:"name"`  // "double_blocks.0.img"
+	Block   int      `cbor:"block"` // the block it belongs to, in forward order; -1 for the outer unit
+	Bytes   int64    `cbor:"bytes"` // a multiple of tensor.Align
+	Entries []Entry  `cbor:"entries"`
+	Off     int64    `cbor:"off"` // where the unit starts in the file
+	Sum     [32]byte `cbor:"sum"` // BLAKE3 of its bytes
+}
+
+// WeightSet is a model's frozen weights as units in a quantised file. Whoever
+// receives it owns it and closes it.
+type WeightSet struct {
+	Config []byte // the model's config.json, as flux2.ParseConfig reads it
+	QType  string // bf8, float8, int8, bf16
+	Source string // hex identity of the source weights and the quantisation
+	Outer  Unit
+	Units  []Unit // in forward order; units of one block are neighbours
+
+	File io.ReaderAt
+	Stop func() error // closes File
+}
+
+// Blocks returns the number of blocks.
+func (w *WeightSet) Blocks() int {
+	n := 0
+	for _, u := range w.Units {
+		n = max(n, u.Block+1)
+	}
+	return n
+}
+
+// Read fills dst (u.Bytes long) with the unit's bytes. Safe for concurrent use.
+func (w *WeightSet) Read(ctx context.Context, u Unit, dst []byte) error {
+	const piece = 16 << 20
+	if int64(len(dst)) != u.Bytes {
+		return fmt.Errorf("read unit %s: buffer of %d bytes for %d", u.Name, len(dst), u.Bytes)
+	}
+	for off := 0; off < len(dst); off += piece {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		end := min(off+piece, len(dst))
+		if _, err := w.File.ReadAt(dst[off:end], u.Off+int64(off)); err != nil {
+			return fmt.Errorf("read unit %s of the quantised file: %w", u.Name, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the file. Calling it twice is allowed.
+func (w *WeightSet) Close() error {
+	if w.Stop == nil {
+		return nil
+	}
+	stop := w.Stop
+	w.Stop = nil
+	return stop()
+}
+
+// Params are weights by canonical name, valid as long as the unit they are in is held.
+type Params map[string]tensor.Weight
+
+// Bind adds to p the weights of a unit that lies at off in buf.
+func (p Params) Bind(u Unit, buf gpu.Buffer, off int64) {
+	for _, e := range u.Entries {
+		w := tensor.Weight{Data: tensor.New(buf, off+e.Off, e.DType, e.Shape...)}
+		if e.Scale >= 0 {
+			w.Scale = tensor.New(buf, off+e.Scale, tensor.F32, e.Shape[0])
+		}
+		p[e.Name] = w
+	}
+}
+
+// Source gives a model its weights block by block. Streamer is the real one;
+// tests and small models use Resident.
+type Source interface {
+	// Outer returns the weights outside the blocks, always there.
+	Outer() Params
+	// Acquire returns block's weights for work queued on the compute stream
+	// from now on. It queues a wait there and does not block the host.
+	Acquire(block int) (Params, error)
+	// Release says that the work queued so far is the last that reads them.
+	Release(block int)
+}

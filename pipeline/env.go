@@ -1,0 +1,80 @@
+package pipeline
+
+import (
+	"context"
+	"io"
+)
+
+// Model says where the base model is. Path is an HF folder, or a BFL/Comfy
+// single file; VAE, TextEncoder and Tokenizer override the parts of a folder.
+type Model struct {
+	Path        Path `yaml:"path"`
+	VAE         Path `yaml:"vae"`
+	TextEncoder Path `yaml:"text_encoder"`
+	Tokenizer   Path `yaml:"tokenizer"`
+}
+
+// Env is what the stages of one run share: the head of the YAML file, the
+// run's resources, and its events.
+type Env struct {
+	Name   string // the run's name
+	Device string // auto, cpu, cuda:N
+	VRAM   string // auto, or a size: what all stages together may take
+	Model  Model
+	Output string // absolute; the run's files are in Output/Name
+	Dir    string // absolute folder of the YAML file
+	Seed   uint64 // 42 unless said otherwise
+	Config []byte // the whole pipeline as understood, canonical YAML, for the state
+
+	rt *runtime
+}
+
+// Shared returns the run-wide value of key, opened by the first who asks and
+// closed (if it is an io.Closer) after every stage has been closed. Openers of
+// one key wait for each other; a failed open is not remembered.
+//
+//	store, err := pipeline.Shared(ctx, set.Env, "cache:"+dir, func(ctx context.Context) (*cache.Store, error) { … })
+func Shared[T any](ctx context.Context, env *Env, key string, open func(ctx context.Context) (T, error)) (T, error) {
+	v, err := env.shared(ctx, key, func(ctx context.Context) (any, error) { return open(ctx) })
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return v.(T), nil
+}
+
+// Stopping is closed when the user asked the run to stop (one SIGINT or
+// SIGTERM). A stage that does independent items stops after the one in hand
+// and returns nil; train finishes its step, has it saved, and returns; prefetch
+// goes on until train no longer receives. A second signal cancels ctx.
+func (e *Env) Stopping() <-chan struct{} { return e.stopping() }
+
+// Emit publishes an event on the run's events topic. It never blocks on a
+// reader and never fails a run.
+func (e *Env) Emit(ctx context.Context, ev Event) { e.emit(ctx, ev) }
+
+// Event is something that observers may want to know: progress, a loss, a file
+// written, an item set aside. No training result depends on one.
+type Event struct {
+	Event string         `json:"event"` // "progress", "step", "validation", "set_aside", "saved", "summary", ...
+	Stage string         `json:"stage,omitempty"`
+	Data  map[string]any `json:"-"` // further fields; flattened beside event and stage in JSON
+}
+
+// Progress emits how far a stage is: done of total units ("images", "steps").
+// total 0 means unknown.
+func (s Settings) Progress(ctx context.Context, done, total int, unit string) {
+	s.Env.Emit(ctx, Event{Event: "progress", Stage: s.ID, Data: map[string]any{"done": done, "total": total, "unit": unit}})
+}
+
+// SetAside records that an item cannot be used and why; the run goes on without
+// it, and the summary lists it. (It is the poison queue of the message edges.)
+func (s Settings) SetAside(ctx context.Context, item string, err error) {
+	s.Env.setAside(ctx, s.ID, item, err)
+}
+
+// Summarise adds a line to the summary printed and written at the end of the
+// run: key/value pairs under the stage's id, in order of arrival.
+func (s Settings) Summarise(key string, value any) { s.Env.summarise(s.ID, key, value) }
+
+var _ io.Closer = (*Env)(nil)
