@@ -103,6 +103,11 @@ func (p Params) Bind(u Unit, buf gpu.Buffer, off int64) {
 type Source interface {
 	// Outer returns the weights outside the blocks, always there.
 	Outer() Params
+	// Plan announces the blocks of the next Acquires in order (a step is
+	// 0..n-1, n-1..0; a validation pass 0..n-1), after those announced before.
+	// What is announced early is fetched early. Acquires must follow the plan;
+	// where nothing is announced a block is fetched on demand.
+	Plan(blocks ...int)
 	// Acquire returns block's weights for work queued on the compute stream
 	// from now on. It queues a wait there and does not block the host.
 	Acquire(block int) (Params, error)
