@@ -6,12 +6,19 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+
+	"github.com/zeebo/blake3"
 
 	"longship/gpu"
 	"longship/gpu/tensor"
 )
+
+// ErrDamaged is returned where a unit's bytes do not have the checksum they
+// were written with. The quantised file must be deleted; the next start makes it again.
+var ErrDamaged = errors.New("damaged: its checksum does not match")
 
 // Entry is one tensor of a unit. Name is the canonical (BFL) name of the
 // weight, "double_blocks.0.img_attn.qkv.weight".
@@ -56,20 +63,45 @@ func (w *WeightSet) Blocks() int {
 	return n
 }
 
-// Read fills dst (u.Bytes long) with the unit's bytes. Safe for concurrent use.
+// Load reads a unit in pieces, in order, and gives each to sink, which must
+// not keep it. The unit's checksum is verified before Load returns nil. Safe
+// for concurrent use.
+func (w *WeightSet) Load(ctx context.Context, u Unit, sink func(off int64, piece []byte) error) error {
+	buf := make([]byte, min(u.Bytes, loadPiece))
+	return w.load(ctx, u, func(off int64) []byte { return buf[:min(loadPiece, u.Bytes-off)] }, sink)
+}
+
+// Read fills dst (u.Bytes long) with the unit's bytes and verifies its
+// checksum. Safe for concurrent use.
 func (w *WeightSet) Read(ctx context.Context, u Unit, dst []byte) error {
-	const piece = 16 << 20
 	if int64(len(dst)) != u.Bytes {
 		return fmt.Errorf("read unit %s: buffer of %d bytes for %d", u.Name, len(dst), u.Bytes)
 	}
-	for off := 0; off < len(dst); off += piece {
+	return w.load(ctx, u, func(off int64) []byte { return dst[off:min(off+loadPiece, u.Bytes)] },
+		func(int64, []byte) error { return nil })
+}
+
+const loadPiece = 16 << 20
+
+func (w *WeightSet) load(ctx context.Context, u Unit, place func(off int64) []byte, sink func(off int64, piece []byte) error) error {
+	sum := blake3.New()
+	for off := int64(0); off < u.Bytes; off += loadPiece {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		end := min(off+piece, len(dst))
-		if _, err := w.File.ReadAt(dst[off:end], u.Off+int64(off)); err != nil {
+		piece := place(off)
+		if _, err := w.File.ReadAt(piece, u.Off+off); err != nil {
 			return fmt.Errorf("read unit %s of the quantised file: %w", u.Name, err)
 		}
+		if _, err := sum.Write(piece); err != nil {
+			return err
+		}
+		if err := sink(off, piece); err != nil {
+			return err
+		}
+	}
+	if [32]byte(sum.Sum(nil)) != u.Sum {
+		return fmt.Errorf("unit %s of the quantised file: %w", u.Name, ErrDamaged)
 	}
 	return nil
 }
