@@ -39,8 +39,9 @@ type Sample struct {
 	References []Reference `cbor:"references"` // reference images, in order
 
 	Latent      cache.Ref `cbor:"latent"`       // f32 [128, H/16, W/16], normalised; set by latents
-	Text        cache.Ref `cbor:"text"`         // [rows, J]; set by textembed
-	TextDropped cache.Ref `cbor:"text_dropped"` // set by textembed where Dropout > 0
+	Text        cache.Ref `cbor:"text"`         // [rows, J], rows <= TextTokens; set by textembed
+	TextDropped cache.Ref `cbor:"text_dropped"` // the same; set by textembed where Dropout > 0
+	TextTokens  int       `cbor:"text_tokens"`  // text tokens L, padding included; see internal/embedding for how rows become L
 }
 
 // Reference is a reference image of a sample.
