@@ -32,7 +32,9 @@ type Options struct {
 // room is needed, so what is in the ring where the forward turns into the
 // backward, and where a step turns into the next, is used again.
 //
-// A Streamer belongs to the goroutine that queues the compute work.
+// A Streamer is loaded by NewStreamer and bound once to the compute stream that
+// will read the weights; from then on it belongs to the goroutine that queues
+// the compute work.
 type Streamer struct {
 	dev     gpu.Device
 	set     *WeightSet
@@ -80,8 +82,8 @@ type access struct{ block, unit int }
 
 // NewStreamer loads the weights: resident units and the outer unit onto the
 // device, streamed ones into pinned memory. It takes ownership of set.
-func NewStreamer(ctx context.Context, dev gpu.Device, compute gpu.Stream, set *WeightSet, opt Options) (*Streamer, error) {
-	s := &Streamer{dev: dev, set: set, compute: compute, outer: Params{}, held: map[int]int{}}
+func NewStreamer(ctx context.Context, dev gpu.Device, set *WeightSet, opt Options) (*Streamer, error) {
+	s := &Streamer{dev: dev, set: set, outer: Params{}, held: map[int]int{}}
 	if err := s.load(ctx, opt); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -245,6 +247,10 @@ func (s *Streamer) toDevice(ctx context.Context, u Unit, dst gpu.Region, progres
 	})
 	return errors.Join(err, st.Sync())
 }
+
+// Bind names the stream that the work reading the weights is queued on. It must
+// be called before the first Acquire.
+func (s *Streamer) Bind(compute gpu.Stream) { s.compute = compute }
 
 // Outer returns the weights outside the blocks.
 func (s *Streamer) Outer() Params { return s.outer }
