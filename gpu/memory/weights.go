@@ -52,6 +52,11 @@ type WeightSet struct {
 
 	File io.ReaderAt
 	Stop func() error // closes File
+
+	// Fill makes the bytes of a unit that is in no file, a text tower's layer
+	// quantised as it is loaded. Where it is set File and the checksums are not
+	// used. It must be safe for concurrent use and set every byte of dst.
+	Fill func(ctx context.Context, u Unit, dst []byte) error
 }
 
 // Blocks returns the number of blocks.
@@ -67,6 +72,9 @@ func (w *WeightSet) Blocks() int {
 // not keep it. The unit's checksum is verified before Load returns nil. Safe
 // for concurrent use.
 func (w *WeightSet) Load(ctx context.Context, u Unit, sink func(off int64, piece []byte) error) error {
+	if w.Fill != nil {
+		return w.fillAndSink(ctx, u, sink)
+	}
 	buf := make([]byte, min(u.Bytes, loadPiece))
 	return w.load(ctx, u, func(off int64) []byte { return buf[:min(loadPiece, u.Bytes-off)] }, sink)
 }
@@ -77,11 +85,27 @@ func (w *WeightSet) Read(ctx context.Context, u Unit, dst []byte) error {
 	if int64(len(dst)) != u.Bytes {
 		return fmt.Errorf("read unit %s: buffer of %d bytes for %d", u.Name, len(dst), u.Bytes)
 	}
+	if w.Fill != nil {
+		return w.Fill(ctx, u, dst)
+	}
 	return w.load(ctx, u, func(off int64) []byte { return dst[off:min(off+loadPiece, u.Bytes)] },
 		func(int64, []byte) error { return nil })
 }
 
 const loadPiece = 16 << 20
+
+func (w *WeightSet) fillAndSink(ctx context.Context, u Unit, sink func(off int64, piece []byte) error) error {
+	whole := make([]byte, u.Bytes)
+	if err := w.Fill(ctx, u, whole); err != nil {
+		return err
+	}
+	for off := int64(0); off < u.Bytes; off += loadPiece {
+		if err := sink(off, whole[off:min(off+loadPiece, u.Bytes)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (w *WeightSet) load(ctx context.Context, u Unit, place func(off int64) []byte, sink func(off int64, piece []byte) error) error {
 	sum := blake3.New()
