@@ -1,8 +1,8 @@
 // Package embedding is the form in which a text embedding is cached. The
-// tower gives [L, J] rows, L tokens with padding. Where the padding is on the
-// left all pad rows are equal, so only one is stored: a stored tensor of
-// r <= L rows stands for the L rows that begin with L-r more copies of its
-// first. (An embedding whose rows all differ is stored whole, r = L.)
+// tower gives [L, J], L tokens with padding, and that is the shape of its
+// cache.Ref. Where the padding is on the left all pad rows are equal, so only
+// one is stored: r <= L stored rows stand for the L rows that begin with L-r
+// more copies of the first. (Rows that all differ are stored whole, r = L.)
 //
 // The functions may be called from any goroutine.
 package embedding

@@ -39,9 +39,9 @@ type Sample struct {
 	References []Reference `cbor:"references"` // reference images, in order
 
 	Latent      cache.Ref `cbor:"latent"`       // f32 [128, H/16, W/16], normalised; set by latents
-	Text        cache.Ref `cbor:"text"`         // [rows, J], rows <= TextTokens; set by textembed
+	Text        cache.Ref `cbor:"text"`         // [L, J]; stored without repeated pad rows, see internal/embedding; set by textembed
 	TextDropped cache.Ref `cbor:"text_dropped"` // the same; set by textembed where Dropout > 0
-	TextTokens  int       `cbor:"text_tokens"`  // text tokens L, padding included; see internal/embedding for how rows become L
+	TextTokens  int       `cbor:"text_tokens"`  // L, padding included
 }
 
 // Reference is a reference image of a sample.
