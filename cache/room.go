@@ -1,0 +1,40 @@
+package cache
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/shirou/gopsutil/v4/disk"
+)
+
+// reserveBytes is what Badger may still need on top of the values: the rest of
+// its write-ahead log, and the table that the log becomes.
+const reserveBytes = 4 * memTableSize
+
+// roomKeeper sees to it that values are only handed to Badger while the disk
+// has room for them. Badger writes through memory maps, and a page that the
+// disk cannot back ends the process with a bus error instead of a message.
+type roomKeeper struct {
+	mu      sync.Mutex
+	pending int64 // bytes reserved by writes in flight
+}
+
+// reserve takes n bytes of the disk's room until release is called.
+func (r *roomKeeper) reserve(dir string, n int64) (release func(), err error) {
+	use, err := disk.Usage(dir)
+	if err != nil {
+		return nil, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if free := int64(use.Free) - r.pending - reserveBytes; n > free {
+		return nil, fmt.Errorf("%w: %d bytes do not fit, %d are free and %d of them are kept for the index; free some space, or move the cache",
+			ErrFull, n, use.Free, reserveBytes)
+	}
+	r.pending += n
+	return func() {
+		r.mu.Lock()
+		r.pending -= n
+		r.mu.Unlock()
+	}, nil
+}

@@ -1,0 +1,234 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/hashicorp/go-hclog"
+)
+
+// The first byte of an entry's key says what it is.
+const (
+	tagTensor  = 't' // + Key: a tensor
+	tagUsed    = 'u' // + Key: when a tensor was last used, unix seconds
+	tagFile    = 'f' // + path: stamp and content key of a file
+	tagFact    = 'c' // + Key + name: a fact about a content
+	tagList    = 'l' // + name: a recorded list
+	tagVersion = 'v' // the format's version
+	tagDamage  = 'd' // set once a damaged tensor has been dropped
+)
+
+// Store is an open cache folder.
+type Store struct {
+	dir  string // symbolic links resolved
+	log  hclog.Logger
+	lock *folderLock
+
+	mu     sync.RWMutex // held for reading by every operation, for writing by Close
+	db     *badger.DB   // nil once closed
+	rehash bool
+
+	suspect atomic.Bool // files may have changed since they were sealed: read before trusting
+	wrote   atomic.Bool // something was put, so the value log has grown
+
+	room roomKeeper
+
+	usedMu sync.Mutex
+	used   map[Key]struct{} // used since the last flush
+}
+
+// Dir returns the store's folder.
+func (s *Store) Dir() string { return s.dir }
+
+// Put stores a tensor under ref.Key, replacing what is there. data is the
+// tensor's bytes, little-endian; it may be shorter than ref's shape says where
+// its reader knows how to fill the rest. data is not kept. At most MaxTensor bytes.
+// The value outlives the process when Put returns, and a power cut after the
+// next Sync or Close.
+func (s *Store) Put(ctx context.Context, ref Ref, data []byte) error {
+	if len(data) > MaxTensor {
+		return fmt.Errorf("put %s into cache %s: %d bytes, at most %d fit one entry", ref, s.dir, len(data), MaxTensor)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	key := tensorKey(ref.Key)
+	if err := s.write(key, frameTensor(key, ref, data)); err != nil {
+		return fmt.Errorf("put %s into cache %s: %w", ref, s.dir, err)
+	}
+	s.touch(ref.Key)
+	return nil
+}
+
+// Get returns the bytes of a tensor, in dst's memory where they fit. The error
+// is ErrNotFound, or ErrCorrupt for an entry that is damaged or is not of the
+// type and shape that ref says.
+func (s *Store) Get(ctx context.Context, ref Ref, dst []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err := s.tensor(ref, func(payload []byte) { dst = append(dst[:0], payload...) })
+	if err != nil {
+		return nil, err
+	}
+	s.touch(ref.Key)
+	return dst, nil
+}
+
+// Has says whether a tensor can be had. Where the folder's files may have
+// changed since they were last closed (after a crash, or touched from outside)
+// it reads the tensor and checks it, so ask from several goroutines; else it
+// costs microseconds. A damaged tensor is named in the log and dropped.
+func (s *Store) Has(ctx context.Context, ref Ref) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if s.suspect.Load() {
+		if s.tensor(ref, func([]byte) {}) != nil {
+			return false
+		}
+	} else if !s.exists(tensorKey(ref.Key)) {
+		return false
+	}
+	s.touch(ref.Key)
+	return true
+}
+
+// tensor checks the tensor of ref and calls fn with its payload, which is valid
+// during the call. A damaged one is dropped.
+func (s *Store) tensor(ref Ref, fn func(payload []byte)) error {
+	key := tensorKey(ref.Key)
+	err := s.read(key, func(frame []byte) error {
+		body, err := openFrame(key, frame)
+		if err != nil {
+			return err
+		}
+		stored, payload, err := parseHeader(body)
+		if err != nil {
+			return err
+		}
+		if ref.DType != "" && !stored.matches(ref) {
+			return fmt.Errorf("entry is %s%v", stored.DType, stored.Shape)
+		}
+		fn(payload)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+		return fmt.Errorf("%s: %w", ref, err)
+	}
+	s.drop(ref, err)
+	return fmt.Errorf("%s: %w: %w", ref, ErrCorrupt, err)
+}
+
+// matches says whether a stored tensor has the type and shape that a ref says.
+func (stored Ref) matches(ref Ref) bool {
+	if stored.DType != ref.DType || len(stored.Shape) != len(ref.Shape) {
+		return false
+	}
+	for i, n := range ref.Shape {
+		if stored.Shape[i] != n {
+			return false
+		}
+	}
+	return true
+}
+
+// drop removes a damaged tensor and says so.
+func (s *Store) drop(ref Ref, cause error) {
+	s.log.Warn("tensor is damaged in the cache: dropped, it will be made again",
+		"tensor", ref.String(), "key", ref.Key.String(), "cache", s.dir, "cause", cause)
+	err := s.update(func(txn *badger.Txn) error {
+		if err := txn.Set([]byte{tagDamage}, frameRecord([]byte{tagDamage}, nil)); err != nil {
+			return err
+		}
+		return txn.Delete(tensorKey(ref.Key))
+	})
+	if err != nil {
+		s.log.Error("damaged tensor cannot be dropped", "key", ref.Key.String(), "error", err)
+	}
+}
+
+// read calls fn with an entry's frame, which is valid during the call.
+func (s *Store) read(key []byte, fn func(frame []byte) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return ErrClosed
+	}
+	return s.db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return item.Value(fn)
+	})
+}
+
+// exists looks for a key without reading its value.
+func (s *Store) exists(key []byte) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return false
+	}
+	return s.db.View(func(txn *badger.Txn) error {
+		_, err := txn.Get(key)
+		return err
+	}) == nil
+}
+
+// write stores one framed entry, if the disk has room for it.
+func (s *Store) write(key, frame []byte) error {
+	release, err := s.room.reserve(s.dir, int64(len(frame)))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.update(func(txn *badger.Txn) error { return txn.Set(key, frame) })
+}
+
+// update runs a small transaction.
+func (s *Store) update(fn func(txn *badger.Txn) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return ErrClosed
+	}
+	s.wrote.Store(true)
+	return s.db.Update(fn)
+}
+
+// touch remembers that a tensor was used.
+func (s *Store) touch(k Key) {
+	s.usedMu.Lock()
+	s.used[k] = struct{}{}
+	s.usedMu.Unlock()
+}
+
+// Sync brings everything put so far to the disk.
+func (s *Store) Sync() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return ErrClosed
+	}
+	if err := s.flushUsed(); err != nil {
+		return fmt.Errorf("sync cache %s: %w", s.dir, err)
+	}
+	if err := s.db.Sync(); err != nil {
+		return fmt.Errorf("sync cache %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+func tensorKey(k Key) []byte { return append([]byte{tagTensor}, k[:]...) }
