@@ -42,6 +42,9 @@ type Sample struct {
 	Text        cache.Ref `cbor:"text"`         // [L, J]; stored without repeated pad rows, see internal/embedding; set by textembed
 	TextDropped cache.Ref `cbor:"text_dropped"` // the same; set by textembed where Dropout > 0
 	TextTokens  int       `cbor:"text_tokens"`  // L, padding included
+
+	LatentCache string `cbor:"latent_cache"` // folder of the cache that holds Latent and the references' latents
+	TextCache   string `cbor:"text_cache"`   // folder of the cache that holds Text and TextDropped
 }
 
 // Reference is a reference image of a sample.
