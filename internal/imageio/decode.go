@@ -1,0 +1,80 @@
+package imageio
+
+import (
+	"bufio"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+
+	"github.com/gen2brain/avif"
+	"github.com/kovidgoyal/imaging/jpeg"
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+)
+
+// Decode decodes the image in r, which is size bytes long: the first frame of an
+// animation, as shown (orientation applied), in sRGB. An image of more than
+// MaxPixels is refused before anything is allocated for it.
+func Decode(r io.ReaderAt, size int64, alpha Alpha) (*Image, error) {
+	h, err := ReadHeader(r, size)
+	if err != nil {
+		return nil, err
+	}
+	ras, err := h.decode(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", h.Format, err)
+	}
+	w, hh := h.stored()
+	if ras.img.W != w || ras.img.H != hh {
+		return nil, fmt.Errorf("decode %v: %dx%d pixels, but its header says %dx%d", h.Format, ras.img.W, ras.img.H, w, hh)
+	}
+	ras.flatten(alpha)
+	return ras.img.turned(h.Orientation), nil
+}
+
+// decode runs the format's decoder and colour conversion. The decoders are
+// other people's code at foreign bytes, so a panic is an error of the file.
+func (h Header) decode(r io.ReaderAt, size int64) (ras raster, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("broken file: %v", p)
+		}
+	}()
+	section := io.NewSectionReader(r, 0, size)
+	in := bufio.NewReaderSize(section, 64<<10)
+	var m image.Image
+	switch h.Format {
+	case PNG:
+		m, err = png.Decode(in)
+	case JPEG:
+		m, err = jpeg.Decode(in)
+	case WebP:
+		m, err = h.decodeWebP(r, in)
+	case AVIF:
+		m, err = avif.Decode(in)
+	case GIF:
+		m, err = h.decodeGIF(r, size)
+	case BMP:
+		m, err = bmp.Decode(in)
+	case TIFF:
+		m, err = tiff.Decode(section)
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = ErrTruncated
+	}
+	if err != nil {
+		return raster{}, err
+	}
+	ras = h.toSRGB(r, m)
+	if h.inverted {
+		for i, v := range ras.img.Pix {
+			ras.img.Pix[i] = 255 - v
+		}
+	}
+	if h.frame.n == 0 {
+		return ras, nil
+	}
+	w, hh := h.stored()
+	return ras.onCanvas(w, hh, h.frameAt, [3]uint8{}, 0), nil
+}
