@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // Close brings everything to the disk, seals the folder and gives it free. It
@@ -12,11 +10,23 @@ import (
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lock == nil {
+		return nil
+	}
+	err := errors.Join(s.closeBadger(), s.lock.release())
+	s.lock = nil
+	if err != nil {
+		return fmt.Errorf("close cache %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// closeBadger closes Badger and seals its folder, if all went well.
+func (s *Store) closeBadger() error {
 	if s.db == nil {
 		return nil
 	}
-	err := s.flushUsed()
-	err = errors.Join(err, s.db.Close())
+	err := errors.Join(s.flushUsed(), s.db.Close())
 	s.db = nil
 	if err == nil && s.wrote.Load() {
 		err = s.settle()
@@ -24,10 +34,7 @@ func (s *Store) Close() error {
 	if err == nil {
 		err = s.writeSeal(s.suspect.Load())
 	}
-	if err = errors.Join(err, s.lock.release()); err != nil {
-		return fmt.Errorf("close cache %s: %w", s.dir, err)
-	}
-	return nil
+	return err
 }
 
 // settle opens and closes Badger once more after a session that wrote. Badger
@@ -41,26 +48,3 @@ func (s *Store) settle() error {
 	}
 	return db.Close()
 }
-
-// flushUsed writes when the tensors used since the last flush were used.
-func (s *Store) flushUsed() error {
-	s.usedMu.Lock()
-	used := s.used
-	s.used = map[Key]struct{}{}
-	s.usedMu.Unlock()
-	if len(used) == 0 {
-		return nil
-	}
-	now := binary.AppendUvarint(nil, uint64(time.Now().Unix()))
-	batch := s.db.NewWriteBatch()
-	defer batch.Cancel()
-	for k := range used {
-		key := usedKey(k)
-		if err := batch.Set(key, frameRecord(key, now)); err != nil {
-			return err
-		}
-	}
-	return batch.Flush()
-}
-
-func usedKey(k Key) []byte { return append([]byte{tagUsed}, k[:]...) }

@@ -15,7 +15,7 @@ func (s *Store) Remember(ctx context.Context, content Key, name string, fact []b
 		return err
 	}
 	key := factKey(content, name)
-	if err := s.write(key, frameRecord(key, fact)); err != nil {
+	if err := s.write(entry{key, frameRecord(key, fact)}); err != nil {
 		return fmt.Errorf("remember %s of %s in cache %s: %w", name, content, s.dir, err)
 	}
 	return nil
@@ -47,7 +47,7 @@ func (s *Store) PutList(ctx context.Context, name string, list List) error {
 		body = append(body, k[:]...)
 	}
 	body = append(body, list.Data...)
-	if err := s.write(key, frameRecord(key, body)); err != nil {
+	if err := s.write(entry{key, frameRecord(key, body)}); err != nil {
 		return fmt.Errorf("record list %s in cache %s: %w", name, s.dir, err)
 	}
 	return nil

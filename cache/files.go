@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/zeebo/blake3"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) File(ctx context.Context, path string) (FileInfo, error) {
 		return FileInfo{}, err
 	}
 	if before.settled(start) {
-		if err := s.write(key, frameRecord(key, appendFile(nil, before, out.Content))); err != nil {
+		if err := s.write(entry{key, frameRecord(key, appendFile(nil, before, out.Content))}); err != nil {
 			return FileInfo{}, fmt.Errorf("remember %s in cache %s: %w", abs, s.dir, err)
 		}
 	}
@@ -91,11 +92,23 @@ func (s *Store) hash(ctx context.Context, path string, before stamp) (Key, error
 	return k, nil
 }
 
-// recall returns the remembered stamp and content of a file; a zero stamp, that
-// no file has, where there is none.
+// recall returns the remembered stamp and content of a file.
 func (s *Store) recall(key []byte) (known stamp, content Key) {
-	known.Size = -1
-	s.read(key, func(frame []byte) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		return noStamp, Key{}
+	}
+	return readFile(s.db, key)
+}
+
+// noStamp is a stamp that no file has.
+var noStamp = stamp{Size: -1}
+
+// readFile returns the record of a file, with noStamp where there is none.
+func readFile(db *badger.DB, key []byte) (known stamp, content Key) {
+	known = noStamp
+	readEntry(db, key, func(frame []byte) error {
 		body, err := openFrame(key, frame)
 		if err != nil {
 			return err

@@ -109,6 +109,9 @@ func (s *Store) openWhole() error {
 	if err := s.breakSeal(); err != nil {
 		return err
 	}
+	if err := mendValueLogs(s.badgerDir()); err != nil {
+		return err
+	}
 	db, err := openBadger(s.badgerDir(), s.log)
 	if err != nil {
 		return err
@@ -153,6 +156,7 @@ func openBadger(dir string, log hclog.Logger) (db *badger.DB, err error) {
 		WithChecksumVerificationMode(options.OnTableRead).
 		WithVerifyValueChecksum(true). // before Badger trusts an entry's header
 		WithDetectConflicts(false).
+		WithCompactL0OnClose(true). // what compaction drops, GC can give back
 		WithMetricsEnabled(false))
 }
 
@@ -174,7 +178,7 @@ func (s *Store) checkVersion() error {
 		if !s.empty() {
 			return errors.New("version entry is missing")
 		}
-		return s.write(key, frameRecord(key, binary.AppendUvarint(nil, formatVersion)))
+		return s.write(entry{key, frameRecord(key, binary.AppendUvarint(nil, formatVersion))})
 	case err != nil:
 		return fmt.Errorf("version entry: %w", err)
 	case version > formatVersion:
@@ -186,14 +190,12 @@ func (s *Store) checkVersion() error {
 }
 
 func (s *Store) empty() bool {
-	txn := s.db.NewTransaction(false)
-	defer txn.Discard()
-	opt := badger.DefaultIteratorOptions
-	opt.PrefetchValues = false
-	it := txn.NewIterator(opt)
-	defer it.Close()
-	it.Rewind()
-	return !it.Valid()
+	empty := true
+	eachKey(s.db, nil, func([]byte) bool {
+		empty = false
+		return false
+	})
+	return empty
 }
 
 // setAside renames Badger's folder so that nothing of it is lost, and returns

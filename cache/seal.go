@@ -50,7 +50,7 @@ func (s *Store) checkSeal() (sealState, error) {
 	}
 	seal, ok := s.readSeal()
 	if !ok {
-		return sealSuspect, nil
+		return sealSuspect, probeTables(s.badgerDir())
 	}
 	now, err := s.listFiles()
 	if err != nil {

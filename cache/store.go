@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/hashicorp/go-hclog"
@@ -14,7 +15,7 @@ import (
 // The first byte of an entry's key says what it is.
 const (
 	tagTensor  = 't' // + Key: a tensor
-	tagUsed    = 'u' // + Key: when a tensor was last used, unix seconds
+	tagInfo    = 'i' // + Key: what a tensor is and when it was last used, for listings
 	tagFile    = 'f' // + path: stamp and content key of a file
 	tagFact    = 'c' // + Key + name: a fact about a content
 	tagList    = 'l' // + name: a recorded list
@@ -24,13 +25,13 @@ const (
 
 // Store is an open cache folder.
 type Store struct {
-	dir  string // symbolic links resolved
-	log  hclog.Logger
-	lock *folderLock
-
-	mu     sync.RWMutex // held for reading by every operation, for writing by Close
-	db     *badger.DB   // nil once closed
+	dir    string // symbolic links resolved
+	log    hclog.Logger
 	rehash bool
+
+	mu   sync.RWMutex // held for reading by every operation, for writing by Close and GC
+	db   *badger.DB   // nil once closed
+	lock *folderLock  // nil once closed
 
 	suspect atomic.Bool // files may have changed since they were sealed: read before trusting
 	wrote   atomic.Bool // something was put, so the value log has grown
@@ -56,11 +57,13 @@ func (s *Store) Put(ctx context.Context, ref Ref, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	key := tensorKey(ref.Key)
-	if err := s.write(key, frameTensor(key, ref, data)); err != nil {
+	key, info := tensorKey(ref.Key), infoKey(ref.Key)
+	err := s.write(
+		entry{key, frameTensor(key, ref, data)},
+		entry{info, frameInfo(info, Entry{Ref: ref, Bytes: int64(len(data)), Used: time.Now()})})
+	if err != nil {
 		return fmt.Errorf("put %s into cache %s: %w", ref, s.dir, err)
 	}
-	s.touch(ref.Key)
 	return nil
 }
 
@@ -117,15 +120,18 @@ func (s *Store) tensor(ref Ref, fn func(payload []byte)) error {
 		fn(payload)
 		return nil
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+	}
+	if isGone(err) {
 		return fmt.Errorf("%s: %w", ref, err)
 	}
 	s.drop(ref, err)
 	return fmt.Errorf("%s: %w: %w", ref, ErrCorrupt, err)
 }
+
+// isGone says whether an error is no fault of the entry.
+func isGone(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) }
 
 // matches says whether a stored tensor has the type and shape that a ref says.
 func (stored Ref) matches(ref Ref) bool {
@@ -148,9 +154,12 @@ func (s *Store) drop(ref Ref, cause error) {
 		if err := txn.Set([]byte{tagDamage}, frameRecord([]byte{tagDamage}, nil)); err != nil {
 			return err
 		}
+		if err := txn.Delete(infoKey(ref.Key)); err != nil {
+			return err
+		}
 		return txn.Delete(tensorKey(ref.Key))
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrClosed) {
 		s.log.Error("damaged tensor cannot be dropped", "key", ref.Key.String(), "error", err)
 	}
 }
@@ -162,16 +171,7 @@ func (s *Store) read(key []byte, fn func(frame []byte) error) error {
 	if s.db == nil {
 		return ErrClosed
 	}
-	return s.db.View(func(txn *badger.Txn) error {
-		item, err := txn.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return ErrNotFound
-		}
-		if err != nil {
-			return err
-		}
-		return item.Value(fn)
-	})
+	return readEntry(s.db, key, fn)
 }
 
 // exists looks for a key without reading its value.
@@ -187,14 +187,33 @@ func (s *Store) exists(key []byte) bool {
 	}) == nil
 }
 
-// write stores one framed entry, if the disk has room for it.
-func (s *Store) write(key, frame []byte) error {
-	release, err := s.room.reserve(s.dir, int64(len(frame)))
+// entry is a key with its framed value.
+type entry struct{ key, frame []byte }
+
+// write stores entries together, if the disk has room for them.
+func (s *Store) write(entries ...entry) error {
+	var size int64
+	for _, e := range entries {
+		size += int64(len(e.frame))
+	}
+	release, err := s.room.reserve(s.dir, size)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return s.update(func(txn *badger.Txn) error { return txn.Set(key, frame) })
+	return s.update(func(txn *badger.Txn) error {
+		for _, e := range entries {
+			if err := txn.Set(e.key, e.frame); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// remove deletes an entry.
+func (s *Store) remove(key []byte) error {
+	return s.update(func(txn *badger.Txn) error { return txn.Delete(key) })
 }
 
 // update runs a small transaction.
@@ -206,29 +225,6 @@ func (s *Store) update(fn func(txn *badger.Txn) error) error {
 	}
 	s.wrote.Store(true)
 	return s.db.Update(fn)
-}
-
-// touch remembers that a tensor was used.
-func (s *Store) touch(k Key) {
-	s.usedMu.Lock()
-	s.used[k] = struct{}{}
-	s.usedMu.Unlock()
-}
-
-// Sync brings everything put so far to the disk.
-func (s *Store) Sync() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.db == nil {
-		return ErrClosed
-	}
-	if err := s.flushUsed(); err != nil {
-		return fmt.Errorf("sync cache %s: %w", s.dir, err)
-	}
-	if err := s.db.Sync(); err != nil {
-		return fmt.Errorf("sync cache %s: %w", s.dir, err)
-	}
-	return nil
 }
 
 func tensorKey(k Key) []byte { return append([]byte{tagTensor}, k[:]...) }
