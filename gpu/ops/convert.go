@@ -39,11 +39,7 @@ func (k Expand) Cost() gpu.Cost {
 
 // Host converts rows by table.
 func (k Expand) Host(w gpu.Workers) error {
-	var scale []float32
-	if k.W.Scale.Valid() {
-		scale = k.W.Scale.Float32s()
-	}
-	convert(w, k.Y, k.W.Data, scale)
+	convert(w, k.Y, k.W.Data, scales(k.W))
 	return nil
 }
 
