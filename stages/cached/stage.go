@@ -1,0 +1,55 @@
+package cached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"longship/cache"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+// Factory makes the stage.
+func Factory() pipeline.Factory {
+	return pipeline.Factory{
+		Type:    "cached",
+		Summary: "emits the samples that a dataset recorded in a cache, without the images",
+		Default: func() any { return Default() },
+		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			return &stage{set: set, cfg: cfg.(*Config), out: pipeline.NewOut[port.Sample]("samples")}, nil
+		},
+	}
+}
+
+type stage struct {
+	set pipeline.Settings
+	cfg *Config
+	out *pipeline.Out[port.Sample]
+}
+
+func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.out} }
+
+func (s *stage) Run(ctx context.Context) error {
+	store, err := cache.Shared(ctx, s.set.Env, string(s.cfg.Cache))
+	if err != nil {
+		return err
+	}
+	samples, err := port.GetSamples(ctx, store, s.cfg.List)
+	if errors.Is(err, cache.ErrNotFound) {
+		return fmt.Errorf("no samples %q in cache %s: run a pipeline with the dataset once, or correct list or cache (%w)", s.cfg.List, store.Dir(), err)
+	}
+	if err != nil {
+		return err
+	}
+	s.set.Summarise("samples", len(samples))
+	for _, sample := range samples {
+		switch err := s.out.Send(ctx, sample); {
+		case errors.Is(err, pipeline.ErrDone):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
