@@ -13,7 +13,7 @@ func (s *Store) Close() error {
 	if s.lock == nil {
 		return nil
 	}
-	err := errors.Join(s.closeBadger(), s.lock.release())
+	err := errors.Join(s.closeBadger(), s.lock.Release())
 	s.lock = nil
 	if err != nil {
 		return fmt.Errorf("close cache %s: %w", s.dir, err)

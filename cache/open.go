@@ -14,6 +14,8 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/hashicorp/go-hclog"
+
+	"longship/cache/folderlock"
 )
 
 // Options say how a folder is opened.
@@ -53,16 +55,25 @@ func Open(ctx context.Context, dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFolder(ctx, dir, opt.Wait, opt.Run, log)
+	lock, err := lockFolder(ctx, dir, opt, log)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{dir: dir, log: log, lock: lock, rehash: opt.Rehash, used: map[Key]struct{}{}}
 	if err := s.open(); err != nil {
-		lock.release()
+		lock.Release()
 		return nil, fmt.Errorf("open cache %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// lockFolder takes the folder, waits for it if told to, or says who has it.
+func lockFolder(ctx context.Context, dir string, opt Options, log hclog.Logger) (*folderlock.Lock, error) {
+	how := folderlock.Options{What: "cache", Way: "wait for it with --wait, or use another folder", Run: opt.Run}
+	if opt.Wait {
+		how.Wait = func(busy *BusyError) { log.Info("waiting for the cache", "cause", busy) }
+	}
+	return folderlock.Take(ctx, dir, how)
 }
 
 // resolve makes dir, unless it must exist, and returns its real path.

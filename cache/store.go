@@ -10,6 +10,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/hashicorp/go-hclog"
+
+	"longship/cache/folderlock"
 )
 
 // The first byte of an entry's key says what it is.
@@ -29,9 +31,9 @@ type Store struct {
 	log    hclog.Logger
 	rehash bool
 
-	mu   sync.RWMutex // held for reading by every operation, for writing by Close and GC
-	db   *badger.DB   // nil once closed
-	lock *folderLock  // nil once closed
+	mu   sync.RWMutex     // held for reading by every operation, for writing by Close and GC
+	db   *badger.DB       // nil once closed
+	lock *folderlock.Lock // nil once closed
 
 	suspect atomic.Bool // files may have changed since they were sealed: read before trusting
 	wrote   atomic.Bool // something was put, so the value log has grown
