@@ -77,21 +77,32 @@ type Lock struct {
 // The error is a *BusyError while another process has it, ErrHeldHere if this
 // process has.
 func Take(ctx context.Context, dir string, opt Options) (*Lock, error) {
-	held.Lock()
-	defer held.Unlock()
-	if held.dirs[dir] {
+	if !claim(dir) {
 		return nil, fmt.Errorf("%s %s: %w", opt.What, dir, ErrHeldHere)
 	}
 	l := &Lock{dir: dir, file: flock.New(filepath.Join(dir, LockName))}
-	held.dirs[dir] = true
-	held.Unlock()
-	err := l.acquire(ctx, opt)
-	held.Lock()
-	if err != nil {
-		delete(held.dirs, dir)
+	if err := l.acquire(ctx, opt); err != nil {
+		forget(dir)
 		return nil, err
 	}
 	return l, nil
+}
+
+// claim enters a folder into the process's list; false if it is there already.
+func claim(dir string) bool {
+	held.Lock()
+	defer held.Unlock()
+	if held.dirs[dir] {
+		return false
+	}
+	held.dirs[dir] = true
+	return true
+}
+
+func forget(dir string) {
+	held.Lock()
+	defer held.Unlock()
+	delete(held.dirs, dir)
 }
 
 func (l *Lock) acquire(ctx context.Context, opt Options) error {
@@ -127,9 +138,7 @@ func (l *Lock) announce(run string) error {
 func (l *Lock) Release() error {
 	os.Remove(filepath.Join(l.dir, HolderName))
 	err := l.file.Unlock()
-	held.Lock()
-	delete(held.dirs, l.dir)
-	held.Unlock()
+	forget(l.dir)
 	return err
 }
 

@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"fmt"
 
 	"longship/gpu/tensor"
 )
@@ -46,13 +47,32 @@ func (a Adapter) Scale() float64 { return a.Alpha / float64(a.Rank) }
 type Param struct {
 	Module string // canonical (BFL) name of the Linear: "double_blocks.0.img_attn.qkv"
 	Part   string // "lora_A" [rank, in] or "lora_B" [rows, rank]
-	Out    int    // rows of the base weight
-	Rows   [2]int // the rows [lo, hi) of the base that the pair acts on; {0, Out} for all
+	Rows   Rows   // the rows of the base weight that the pair acts on
+	Split  []Rows // all rows of the base weight, by their names in the diffusers layout
 
 	Value     tensor.Tensor            // f32 or bf16
 	EMA       tensor.Tensor            // f32, the shape of Value; the zero Tensor without EMA
 	Optimizer map[string]tensor.Tensor // "m", "v", "m_absmax", …; any type
 }
+
+// Rows is a range [Lo, Hi) of the rows of a weight, with the name that it has
+// elsewhere: "transformer_blocks.0.attn.to_q".
+type Rows struct {
+	Name   string
+	Lo, Hi int
+}
+
+// Name identifies the tensor in a state: the module, its rows where they are
+// not all, and the part.
+func (p Param) Name() string {
+	if p.Rows.Lo == 0 && p.Rows.Hi == p.Out() {
+		return p.Module + "." + p.Part
+	}
+	return fmt.Sprintf("%s[%d:%d].%s", p.Module, p.Rows.Lo, p.Rows.Hi, p.Part)
+}
+
+// Out returns the rows of the base weight.
+func (p Param) Out() int { return p.Split[len(p.Split)-1].Hi }
 
 // Memory moves whole contiguous tensors between the device and host bytes,
 // after all work queued on them.
