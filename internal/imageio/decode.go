@@ -2,6 +2,7 @@ package imageio
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"image"
 	"image/png"
@@ -11,6 +12,7 @@ import (
 	"github.com/kovidgoyal/imaging/jpeg"
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
+	"golang.org/x/sync/semaphore"
 )
 
 // Decode decodes the image in r, which is size bytes long: the first frame of an
@@ -21,6 +23,11 @@ func Decode(r io.ReaderAt, size int64, alpha Alpha) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := min(h.decodeBytes(), maxInHand)
+	if err := inHand.Acquire(context.Background(), n); err != nil {
+		return nil, err
+	}
+	defer inHand.Release(n)
 	ras, err := h.decode(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("decode %v: %w", h.Format, err)
@@ -31,6 +38,26 @@ func Decode(r io.ReaderAt, size int64, alpha Alpha) (*Image, error) {
 	}
 	ras.flatten(alpha)
 	return ras.img.turned(h.Orientation), nil
+}
+
+// inHand bounds the memory of all decoding in the process: small images are
+// decoded side by side, the largest one after the other.
+var inHand = semaphore.NewWeighted(maxInHand)
+
+const maxInHand = 1 << 30 // bytes
+
+// decodeBytes is an upper bound of the memory that decoding takes, in bytes.
+func (h Header) decodeBytes() int64 {
+	perPixel := int64(4 + 4 + 3) // the decoder's image, RGB and alpha, the turned copy
+	switch {
+	case h.progressive: // and three int32 coefficients
+		perPixel += 12
+	case h.Format == AVIF: // and the decoder's planes and two copies of its RGBA
+		perPixel += 12
+	case h.deep:
+		perPixel += 4
+	}
+	return perPixel * int64(h.Width) * int64(h.Height)
 }
 
 // decode runs the format's decoder and colour conversion. The decoders are

@@ -8,11 +8,12 @@
 // arithmetic. Embedded colour profiles are the one deliberate difference: they
 // are applied (Pillow ignores them unless asked).
 //
-// Everything here is a function of its arguments: no state, no lifecycle, safe
-// from any number of goroutines. Bulk loops use the cores that GOMAXPROCS
+// Everything here is a function of its arguments, safe from any number of
+// goroutines, and has no lifecycle. Bulk loops use the cores that GOMAXPROCS
 // gives, and the result does not depend on how many those are. Files are
-// foreign bytes: sizes are checked before anything is allocated, and a panic
-// inside a decoder becomes an error.
+// foreign bytes: sizes are checked before anything is allocated, all decoding of
+// the process together stays within a limit of memory, and a panic inside a
+// decoder becomes an error.
 package imageio
 
 // Version is part of every cache key that depends on pixels of this package.

@@ -24,15 +24,15 @@ var (
 // Header is what a file says of its image before any pixel is decoded.
 type Header struct {
 	Format        Format
-	Width, Height int  // of the image as shown: the orientation is applied
-	Orientation   int  // EXIF 1..8; what turns the stored pixels into the shown ones
-	Deep          bool // more than 8 bits a channel
+	Width, Height int // of the image as shown: the orientation is applied
+	Orientation   int // EXIF 1..8: what turns the stored pixels into the shown ones
 
-	progressive bool
-	icc         []span // an embedded ICC profile, in pieces
-	iccDeflated bool   // the pieces are one zlib stream (PNG)
-	cicp        *[4]byte
-	inverted    bool // a fax TIFF whose decoder takes 1 for white where the file says 0
+	deep        bool     // more than 8 bits a channel
+	progressive bool     // a JPEG of which all coefficients are held before a pixel is made
+	inverted    bool     // a fax TIFF whose decoder takes black for white
+	icc         []span   // an embedded ICC profile, in pieces
+	iccDeflated bool     // the pieces are one zlib stream (PNG)
+	cicp        *[4]byte // colour code points: primaries, transfer, matrix, full range
 	gif         gifFrame
 	frame       span // of the first frame in an animated WebP
 	frameAt     image.Point
@@ -95,21 +95,6 @@ func (h Header) stored() (w, hh int) {
 		return h.Height, h.Width
 	}
 	return h.Width, h.Height
-}
-
-// DecodeBytes is an upper bound of the memory that Decode takes for the image,
-// its result included, in bytes.
-func (h Header) DecodeBytes() int64 {
-	perPixel := int64(4 + 4 + 3) // the decoder's image, the raster with alpha, the turned copy
-	switch {
-	case h.progressive: // and the coefficients, 3 x int32
-		perPixel += 12
-	case h.Format == AVIF: // and the decoder's planes beside two copies of its RGBA
-		perPixel += 12
-	case h.Deep:
-		perPixel += 4
-	}
-	return perPixel * int64(h.Width) * int64(h.Height)
 }
 
 // source reads small pieces of a file through a window, so that neighbouring

@@ -41,76 +41,87 @@ func eachBox(s *source, off, n int64, f func(box) error) error {
 	return nil
 }
 
-// errFound ends a walk over boxes.
-var errFound = errors.New("found")
+// maxProperties bounds the properties of an AVIF; a plain one has under ten.
+const maxProperties = 1 << 12
 
 // readAVIF reads the properties of the primary item: ispe (size), irot and imir
 // (orientation; they, not EXIF, say how an AVIF is shown), colr (colour).
 func (h *Header) readAVIF(s *source) error {
-	var meta box
+	var meta metaBox
 	err := eachBox(s, 0, s.size, func(b box) error {
-		if b.kind != "meta" {
-			return nil
+		if b.kind == "meta" && b.n >= 4 && !meta.found {
+			meta.found = true
+			return meta.read(s, b)
 		}
-		meta = b
-		return errFound
+		return nil
 	})
-	if meta.n < 4 {
-		if err == nil {
-			err = errors.New("no meta box")
-		}
+	if !meta.found && err == nil {
+		err = errors.New("no meta box")
+	}
+	if !meta.found || meta.associations.n == 0 && err != nil {
+		return err // what follows the meta box may be cut off: decoding will say so
+	}
+	used, err := associations(s, meta.associations, meta.primary)
+	if err != nil {
 		return err
 	}
-	var primary uint32
-	var properties []box
-	var ipma box
-	err = eachBox(s, meta.off+4, meta.n-4, func(b box) error {
+	turn, mirror := 0, -1
+	for _, i := range used {
+		if i < 1 || i > len(meta.properties) {
+			continue
+		}
+		if err := h.avifProperty(s, meta.properties[i-1], &turn, &mirror); err != nil {
+			return err
+		}
+	}
+	h.Orientation = avifOrientation[mirror+1][turn]
+	if len(h.icc) > 0 {
+		h.cicp = nil // beside a profile it only says how the planes were coded
+	}
+	return nil
+}
+
+// metaBox is what is needed of an AVIF's meta box.
+type metaBox struct {
+	found        bool
+	primary      uint32 // item
+	properties   []box  // numbered from 1
+	associations box    // which item has which properties
+}
+
+func (m *metaBox) read(s *source, meta box) error {
+	return eachBox(s, meta.off+4, meta.n-4, func(b box) error {
 		switch b.kind {
 		case "pitm":
 			v, err := s.at(b.off, 6)
 			if err != nil {
 				return err
 			}
-			if v[0] == 0 {
-				primary = uint32(binary.BigEndian.Uint16(v[4:]))
-			} else if v, err = s.at(b.off+4, 4); err == nil {
-				primary = binary.BigEndian.Uint32(v)
+			m.primary = uint32(binary.BigEndian.Uint16(v[4:]))
+			if v[0] > 0 {
+				if v, err = s.at(b.off+4, 4); err != nil {
+					return err
+				}
+				m.primary = binary.BigEndian.Uint32(v)
 			}
-			return err
 		case "iprp":
 			return eachBox(s, b.off, b.n, func(b box) error {
 				switch b.kind {
 				case "ipco":
 					return eachBox(s, b.off, b.n, func(p box) error {
-						properties = append(properties, p)
+						if m.properties = append(m.properties, p); len(m.properties) > maxProperties {
+							return errors.New("too many properties")
+						}
 						return nil
 					})
 				case "ipma":
-					ipma = b
+					m.associations = b
 				}
 				return nil
 			})
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	used, err := associations(s, ipma, primary)
-	if err != nil {
-		return err
-	}
-	turn, mirror := 0, -1
-	for _, i := range used {
-		if i < 1 || i > len(properties) {
-			continue
-		}
-		if err := h.avifProperty(s, properties[i-1], &turn, &mirror); err != nil {
-			return err
-		}
-	}
-	h.Orientation = avifOrientation[mirror+1][turn]
-	return nil
 }
 
 // avifOrientation is the EXIF orientation of a turn by 90 degrees anticlockwise
@@ -131,7 +142,7 @@ func (h *Header) avifProperty(s *source, p box, turn, mirror *int) error {
 		h.Width, h.Height = int(w), int(hh)
 	case "pixi":
 		if b, err := s.at(p.off, 6); err == nil {
-			h.Deep = b[5] > 8
+			h.deep = b[5] > 8
 		}
 	case "irot":
 		b, err := s.at(p.off, 1)

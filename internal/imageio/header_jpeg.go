@@ -61,7 +61,7 @@ func (h *Header) jpegSegment(s *source, marker byte, off int64, n int) error {
 		if err != nil {
 			return err
 		}
-		h.Deep = b[0] > 8
+		h.deep = b[0] > 8
 		h.Height, h.Width = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))
 		h.progressive = marker == 0xc2
 	case marker == 0xe1 && n > len(exifID):

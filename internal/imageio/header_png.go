@@ -22,7 +22,7 @@ func (h *Header) readPNG(s *source) error {
 	if w > 1<<31-1 || hh > 1<<31-1 {
 		return errors.New("size above 2^31-1")
 	}
-	h.Width, h.Height, h.Deep = int(w), int(hh), b[16] == 16
+	h.Width, h.Height, h.deep = int(w), int(hh), b[16] == 16
 	for off := int64(8 + 25); ; {
 		b, err := s.at(off, 8)
 		if err != nil {

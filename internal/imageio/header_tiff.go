@@ -34,11 +34,11 @@ func (h *Header) readTIFF(s *source) error {
 	h.Width, h.Height = int(fields[tagWidth].value), int(fields[tagHeight].value)
 	h.Orientation = orientationOf(fields)
 	if bits := fields[tagBits]; bits.count == 1 {
-		h.Deep = bits.value > 8
+		h.deep = bits.value > 8
 	} else if bits.count == 2 {
-		h.Deep = bits.value&0xffff > 8
+		h.deep = bits.value&0xffff > 8
 	} else if b, err := s.at(bits.off, 2); err == nil && bits.count > 2 {
-		h.Deep = max(b[0], b[1]) > 8 // either byte order: depths are below 256
+		h.deep = max(b[0], b[1]) > 8 // either byte order: depths are below 256
 	}
 	// Fax codings (2 to 4) name runs white and black, and the photometric tag says
 	// what these look like: 1 shows the white runs black. Go's decoder goes by the names.
