@@ -23,10 +23,11 @@ const (
 	U8
 	I32
 	I64
+	F64
 )
 
-var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E5M2: "e5m2", E4M3: "e4m3", I8: "i8", U8: "u8", I32: "i32", I64: "i64"}
-var dtypeSizes = [...]int{F32: 4, BF16: 2, F16: 2, E5M2: 1, E4M3: 1, I8: 1, U8: 1, I32: 4, I64: 8}
+var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E5M2: "e5m2", E4M3: "e4m3", I8: "i8", U8: "u8", I32: "i32", I64: "i64", F64: "f64"}
+var dtypeSizes = [...]int{F32: 4, BF16: 2, F16: 2, E5M2: 1, E4M3: 1, I8: 1, U8: 1, I32: 4, I64: 8, F64: 8}
 
 // String returns the short lower-case name, "bf16".
 func (d DType) String() string {
