@@ -1,0 +1,370 @@
+package optim
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"longship/gpu"
+	"longship/gpu/cpu"
+	"longship/gpu/ops"
+	"longship/gpu/tensor"
+	"longship/internal/adapter"
+	"longship/internal/golden"
+	"longship/internal/nn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a device with an adapter on it and a raised or lowered flag.
+type bench struct {
+	t    testing.TB
+	dev  gpu.Device
+	ctx  *ops.Ctx
+	set  *adapter.Set
+	flag tensor.Tensor
+}
+
+// newBench makes an adapter whose A have 1·in elements and whose B have one
+// row: in[i] is the size of the only pair of block i, 0 for no pair.
+func newBench(t testing.TB, in ...int) *bench {
+	t.Helper()
+	dev, err := cpu.New()
+	check(t, err)
+	st, err := dev.NewStream("compute")
+	check(t, err)
+	var layers []adapter.Layer
+	for i, n := range in {
+		if n > 0 {
+			m := nn.Module{Name: "m" + strconv.Itoa(i), Block: i, Out: 1, In: n, Parts: []nn.Part{{Hi: 1}}}
+			layers = append(layers, adapter.Layer{Target: adapter.Target{Module: m, Hi: 1}, Rank: 1, Alpha: 1})
+		}
+	}
+	set, err := adapter.New(dev, len(in), layers)
+	check(t, err)
+	flag, err := dev.Alloc(4)
+	check(t, err)
+	clear(flag.Host())
+	t.Cleanup(func() {
+		check(t, st.Close())
+		check(t, set.Close())
+		check(t, flag.Free())
+		check(t, dev.Close())
+	})
+	b := &bench{t: t, dev: dev, set: set, flag: tensor.New(flag, 0, tensor.I32, 1),
+		ctx: &ops.Ctx{Stream: st, Act: tensor.F32, Arena: tensor.MeasuringArena()}}
+	check(t, set.Write(st, func(adapter.Param, []float32) error { return nil }))
+	return b
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) sync() {
+	b.t.Helper()
+	check(b.t, b.ctx.Stream.Sync())
+}
+
+func (b *bench) optimizer(cfg Config) *Optimizer {
+	b.t.Helper()
+	o, err := New(b.dev, b.ctx.Stream, cfg, b.set.Blocks())
+	check(b.t, err)
+	b.t.Cleanup(func() { check(b.t, o.Close()) })
+	b.sync()
+	return o
+}
+
+// step takes one whole update.
+func (b *bench) step(o *Optimizer, lr float64, coef tensor.Tensor) {
+	b.t.Helper()
+	o.Count(b.ctx, b.flag)
+	for i := range b.set.Blocks() {
+		o.Update(b.ctx, i, lr, coef, b.flag)
+	}
+	b.sync()
+}
+
+// a returns the A of block i.
+func (b *bench) a(i int) adapter.Param { return b.set.Blocks()[i].Params[0] }
+
+func TestAdamWMatchesReference(t *testing.T) {
+	f := golden.Open(t, "golden", "optimizers.safetensors")
+	p0, _ := f.F32("small.p0")
+	grads, shape := f.F32("small.grads")
+	for name, c := range map[string]struct {
+		lr  float64
+		cfg Config
+	}{
+		"adamw":    {1e-3, Config{AdamW, 0.9, 0.999, 1e-8, 1e-2}},
+		"adamw_hi": {5e-2, Config{AdamW, 0.8, 0.95, 1e-6, 0.3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := shape[1]
+			b := newBench(t, 3, n)
+			o := b.optimizer(c.cfg)
+			p := b.a(1)
+			copy(p.Value.Float32s(), p0)
+			want, _ := f.F32(name + ".traj")
+			for s := range shape[0] {
+				copy(p.Grad.Float32s(), grads[s*n:(s+1)*n])
+				b.step(o, c.lr, tensor.Tensor{})
+				closeTo(t, p.Value.Float32s(), want[s*n:(s+1)*n], 1e-6)
+			}
+			for key, ref := range map[string]string{"m": ".exp_avg", "v": ".exp_avg_sq"} {
+				want, _ := f.F32(name + ref)
+				closeTo(t, o.State(p.Name())[key].Float32s(), want, 1e-6)
+			}
+			for i, v := range b.a(0).Value.Float32s() {
+				if v != 0 {
+					t.Errorf("parameter without a gradient moved: element %d is %v", i, v)
+				}
+			}
+			if got := tensor.Host[int32](o.Taken())[0]; int(got) != shape[0] {
+				t.Errorf("%d updates counted of %d", got, shape[0])
+			}
+		})
+	}
+}
+
+// The reference records parameters, codes and maxima after some steps, by step
+// number. A code may differ from it where the value is within 1e-6 of the middle
+// between two.
+func TestAdamW8bitMatchesReference(t *testing.T) {
+	f := golden.Open(t, "golden", "adam8bit.safetensors")
+	num := func(key string) float64 {
+		v, err := strconv.ParseFloat(f.Meta(key), 64)
+		check(t, err)
+		return v
+	}
+	p0, _ := f.F32("p0")
+	grads, shape := f.F32("grads")
+	n := shape[1]
+	b := newBench(t, n)
+	o := b.optimizer(Config{AdamW8bit, num("b1"), num("b2"), num("eps"), num("wd")})
+	p := b.a(0)
+	st := o.State(p.Name())
+	if n < smallest || !st["m_code"].Valid() {
+		t.Fatalf("%d elements are not kept in 8 bits", n)
+	}
+	copy(p.Value.Float32s(), p0)
+	for s := range shape[0] {
+		copy(p.Grad.Float32s(), grads[s*n:(s+1)*n])
+		b.step(o, num("lr"), tensor.Tensor{})
+		at := strconv.Itoa(s)
+		if !f.Has("cuda.p" + at) {
+			continue
+		}
+		want, _ := f.F32("cuda.p" + at)
+		closeTo(t, p.Value.Float32s(), want, 1e-6)
+		for key, ref := range map[string]string{"m_absmax": "cuda.a1_", "v_absmax": "cuda.a2_"} {
+			want, _ := f.F32(ref + at)
+			closeTo(t, st[key].Float32s(), want, 1e-6)
+		}
+		for key, ref := range map[string]string{"m_code": "cuda.c1_", "v_code": "cuda.c2_"} {
+			want, _ := f.I64(ref + at)
+			differ := 0
+			for i, c := range tensor.Host[byte](st[key]) {
+				if int64(c) != want[i] {
+					differ++
+					if d := int64(c) - want[i]; d != 1 && d != -1 {
+						t.Errorf("step %d, %s %d is %d, want %d", s, key, i, c, want[i])
+					}
+				}
+			}
+			if differ > n/1000 {
+				t.Errorf("step %d: %d of %d %s differ", s, differ, n, key)
+			}
+		}
+	}
+}
+
+func TestSmallTensorsKeepFloatMoments(t *testing.T) {
+	b := newBench(t, smallest, smallest-1)
+	o := b.optimizer(Config{AdamW8bit, 0.9, 0.999, 1e-8, 0})
+	for i, want := range []string{"m_code", "m"} {
+		if st := o.State(b.a(i).Name()); !st[want].Valid() {
+			t.Errorf("tensor of %d elements has states %v, want %s", b.a(i).Value.Len(), st, want)
+		}
+	}
+}
+
+func TestFlagSuppressesEverything(t *testing.T) {
+	for _, name := range []string{AdamW, AdamW8bit} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 5000, 100)
+			o := b.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01})
+			e, err := NewEMA(b.dev, 0.5, b.set.Blocks())
+			check(t, err)
+			defer e.Close()
+			e.Start(b.ctx.Stream)
+			b.sync()
+			for i := range 2 {
+				fill(b.a(i).Value, 1)
+				fill(b.a(i).Grad, 1)
+			}
+			tensor.Host[int32](b.flag)[0] = 1
+			b.step(o, 0.1, tensor.Tensor{})
+			for i := range 2 {
+				e.Update(b.ctx, i, b.flag)
+			}
+			b.sync()
+			for i := range 2 {
+				if v := b.a(i).Value.Float32s()[0]; v != 1 {
+					t.Errorf("block %d moved to %v", i, v)
+				}
+				if v := e.Average(b.a(i).Name()).Float32s()[0]; v != 0 {
+					t.Errorf("average of block %d moved to %v", i, v)
+				}
+			}
+			if n := tensor.Host[int32](o.Taken())[0]; n != 0 {
+				t.Errorf("%d updates counted", n)
+			}
+			tensor.Host[int32](b.flag)[0] = 0
+			b.step(o, 0.1, tensor.Tensor{})
+			if v := b.a(0).Value.Float32s()[0]; v == 1 {
+				t.Error("nothing moves once the flag is lowered")
+			}
+		})
+	}
+}
+
+func TestClipMatchesReference(t *testing.T) {
+	f := golden.Open(t, "golden", "optimizers.safetensors")
+	in0, _ := f.F32("clip.in0")
+	in1, _ := f.F32("clip.in1")
+	norm, _ := f.F32("clip.norm")
+	b := newBench(t, len(in0), 0, len(in1))
+	copy(b.a(0).Grad.Float32s(), in0)
+	copy(b.a(2).Grad.Float32s(), in1)
+	c, err := NewClip(b.dev, 1, false, b.set.Blocks())
+	check(t, err)
+	defer c.Close()
+	for range 2 { // a second step starts anew
+		c.Reset(b.ctx)
+		for i := range b.set.Blocks() {
+			c.Measure(b.ctx, i)
+		}
+	}
+	coef := c.Limit(b.ctx, 0, b.flag)
+	b.sync()
+	if got := Total(c.Norms().Float32s()); math.Abs(got-float64(norm[0])) > 1e-6*float64(norm[0]) {
+		t.Errorf("norm %v, want %v", got, norm[0])
+	}
+	for i, in := range map[int][]float32{0: in0, 2: in1} {
+		want, _ := f.F32("clip.out" + strconv.Itoa(i/2))
+		got := make([]float32, len(in))
+		for k, g := range in {
+			got[k] = g * coef.Float32s()[0]
+		}
+		closeTo(t, got, want, 1e-6)
+	}
+}
+
+func TestClipOfEachBlock(t *testing.T) {
+	b := newBench(t, 4, 0, 4)
+	fill(b.a(0).Grad, 3)   // norm 6
+	fill(b.a(2).Grad, 0.1) // norm 0.2
+	c, err := NewClip(b.dev, 2, true, b.set.Blocks())
+	check(t, err)
+	defer c.Close()
+	c.Reset(b.ctx)
+	var coefs []tensor.Tensor
+	for i := range b.set.Blocks() {
+		c.Measure(b.ctx, i)
+		coefs = append(coefs, c.Limit(b.ctx, i, b.flag))
+	}
+	b.sync()
+	if a, z := coefs[0].Float32s()[0], coefs[2].Float32s()[0]; math.Abs(float64(a)-1.0/3) > 1e-6 || z != 1 {
+		t.Errorf("factors %v and %v, want 1/3 and 1", a, z)
+	}
+	if got, want := Total(c.Norms().Float32s()), math.Sqrt(36.04); math.Abs(got-want) > 1e-5 {
+		t.Errorf("norm of all %v, want %v", got, want)
+	}
+}
+
+func TestClipRaisesFlag(t *testing.T) {
+	for _, limit := range []float64{0, 1} {
+		b := newBench(t, 4)
+		b.a(0).Grad.Float32s()[2] = float32(math.NaN())
+		c, err := NewClip(b.dev, limit, true, b.set.Blocks())
+		check(t, err)
+		c.Reset(b.ctx)
+		c.Measure(b.ctx, 0)
+		c.Limit(b.ctx, 0, b.flag)
+		b.sync()
+		if tensor.Host[int32](b.flag)[0] == 0 {
+			t.Errorf("limit %v: a gradient that is no number raises no flag", limit)
+		}
+		check(t, c.Close())
+	}
+}
+
+func TestNoLimitLeavesGradients(t *testing.T) {
+	b := newBench(t, 4)
+	fill(b.a(0).Grad, 1e6)
+	c, err := NewClip(b.dev, 0, true, b.set.Blocks())
+	check(t, err)
+	defer c.Close()
+	c.Reset(b.ctx)
+	c.Measure(b.ctx, 0)
+	coef := c.Limit(b.ctx, 0, b.flag)
+	b.sync()
+	if coef.Float32s()[0] != 1 {
+		t.Errorf("factor %v without a limit", coef.Float32s()[0])
+	}
+}
+
+func TestEMAFollows(t *testing.T) {
+	b := newBench(t, 70, 0, 3)
+	e, err := NewEMA(b.dev, 0.9, b.set.Blocks())
+	check(t, err)
+	defer e.Close()
+	fill(b.a(2).Value, 2)
+	e.Start(b.ctx.Stream)
+	b.sync()
+	fill(b.a(2).Value, 3)
+	for i := range b.set.Blocks() {
+		e.Update(b.ctx, i, b.flag)
+	}
+	b.sync()
+	closeTo(t, e.Average(b.a(2).Name()).Float32s(), []float32{2.1, 2.1, 2.1}, 1e-6)
+	if v := e.Average(b.a(0).Name()).Float32s()[69]; v != 0 {
+		t.Errorf("average of another block is %v", v)
+	}
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	for _, name := range []string{AdamW, AdamW8bit} {
+		b.Run(name, func(b *testing.B) {
+			const n = 1 << 20
+			x := newBench(b, n)
+			o := x.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01})
+			fill(x.a(0).Grad, 0.01)
+			b.SetBytes(n * 4)
+			for b.Loop() {
+				x.step(o, 1e-4, tensor.Tensor{})
+			}
+		})
+	}
+}
+
+func fill(t tensor.Tensor, v float32) {
+	for i := range t.Float32s() {
+		t.Float32s()[i] = v
+	}
+}
+
+func closeTo(t *testing.T, got, want []float32, tol float64) {
+	t.Helper()
+	for i := range want {
+		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= tol*max(1, math.Abs(float64(want[i])))) {
+			t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}
