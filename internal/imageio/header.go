@@ -110,8 +110,8 @@ type source struct {
 const (
 	windowLen = 512
 	// maxReads ends the walk through a file made of ever more empty parts. A
-	// PNG of MaxPixels in pieces of 8 KiB has a tenth of it.
-	maxReads = 1 << 20
+	// PNG of MaxPixels in pieces of 8 KiB has a quarter of it.
+	maxReads = 1 << 18
 )
 
 // at returns n bytes at off; they are valid until the next call. Reading past
