@@ -1,0 +1,167 @@
+package runstate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"longship/cache/folderlock"
+)
+
+// Folder is where a run's files are.
+type Folder struct {
+	Dir  string // <output>/<name>
+	Name string // of the run
+}
+
+// In returns the folder of a run in the output folder.
+func In(output, name string) Folder {
+	return Folder{Dir: filepath.Join(output, name), Name: name}
+}
+
+const (
+	stateDir    = "state"
+	adapterExt  = ".safetensors"
+	stateExt    = ".state"
+	partialExt  = ".partial" // behind the name of a file that is being written
+	previousFmt = "%s.previous-%d" + adapterExt
+)
+
+func (f Folder) stateDir() string { return filepath.Join(f.Dir, stateDir) }
+
+// stem is the name of a step's files without the extension.
+func (f Folder) stem(step int) string { return fmt.Sprintf("%s_%09d", f.Name, step) }
+
+// finalName is the file name of the last step's adapter.
+func (f Folder) finalName() string { return f.Name + adapterExt }
+
+func (f Folder) adapterName(step int) string   { return f.stem(step) + adapterExt }
+func (f Folder) path(adapter string) string    { return filepath.Join(f.Dir, adapter) }
+func (f Folder) statePath(step int) string     { return filepath.Join(f.stateDir(), f.stem(step)+stateExt) }
+func (f Folder) stepOfState(name string) int   { return f.stepOf(name, stateExt) }
+func (f Folder) stepOfAdapter(name string) int { return f.stepOf(name, adapterExt) }
+
+// stepOf returns the step in a file name of exactly this run, -1 for any other
+// name: "cat_000000250.safetensors" is of "cat", "cat_v2_000000250.safetensors" is not.
+func (f Folder) stepOf(name, ext string) int {
+	digits, ok := strings.CutPrefix(name, f.Name+"_")
+	if !ok {
+		return -1
+	}
+	digits, ok = strings.CutSuffix(digits, ext)
+	if !ok || len(digits) < 9 {
+		return -1
+	}
+	step, err := strconv.Atoi(digits)
+	if err != nil || f.stem(step)+ext != name {
+		return -1
+	}
+	return step
+}
+
+// steps lists the steps that a folder has files of, newest first.
+func steps(dir string, stepOf func(name string) int) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, e := range entries {
+		if step := stepOf(e.Name()); step >= 0 && e.Type().IsRegular() {
+			found = append(found, step)
+		}
+	}
+	slices.SortFunc(found, func(a, b int) int { return cmp.Compare(b, a) })
+	return found, nil
+}
+
+// partials lists the files of this run that were being written when a process died.
+func (f Folder) partials() (paths []string, err error) {
+	for dir, stepOf := range map[string]func(string) int{f.Dir: f.stepOfAdapter, f.stateDir(): f.stepOfState} {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			name, ok := strings.CutSuffix(e.Name(), partialExt)
+			if ok && (stepOf(name) >= 0 || name == f.finalName()) {
+				paths = append(paths, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// Lock takes the run for this process, making its folder. Of two runs of one
+// name and folder the second gets a *folderlock.BusyError that names the first.
+func (f Folder) Lock(ctx context.Context) (*folderlock.Lock, error) {
+	if err := os.MkdirAll(f.stateDir(), 0o755); err != nil {
+		return nil, fmt.Errorf("output folder: %w", err)
+	}
+	dir, err := filepath.EvalSymlinks(f.stateDir())
+	if err != nil {
+		return nil, fmt.Errorf("output folder: %w", err)
+	}
+	return folderlock.Take(ctx, dir, folderlock.Options{
+		What: "the output of run " + f.Name + " in", Run: f.Name,
+		Way: "wait until it has ended, or give this run another name",
+	})
+}
+
+// Restart moves everything that the run has written to a folder beside its own,
+// and returns that folder; "" where there was nothing. The lock must be held.
+func (f Folder) Restart() (aside string, err error) {
+	moves, err := f.contents()
+	if err != nil || len(moves) == 0 {
+		return "", err
+	}
+	for n := 1; ; n++ {
+		aside = fmt.Sprintf("%s.old-%d", f.Dir, n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(aside, stateDir), 0o755); err != nil {
+		return "", fmt.Errorf("move the old output aside: %w", err)
+	}
+	for _, rel := range moves {
+		if err := os.Rename(filepath.Join(f.Dir, rel), filepath.Join(aside, rel)); err != nil {
+			return "", fmt.Errorf("move the old output aside: %w", err)
+		}
+	}
+	return aside, nil
+}
+
+// contents lists what Restart moves: all but the lock.
+func (f Folder) contents() (rels []string, err error) {
+	for _, sub := range []string{"", stateDir} {
+		entries, err := os.ReadDir(filepath.Join(f.Dir, sub))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			locked := sub == stateDir && (e.Name() == folderlock.LockName || e.Name() == folderlock.HolderName)
+			if !locked && (sub != "" || e.Name() != stateDir) {
+				rels = append(rels, filepath.Join(sub, e.Name()))
+			}
+		}
+	}
+	return rels, nil
+}

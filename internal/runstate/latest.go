@@ -1,0 +1,157 @@
+package runstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"longship/internal/lorafile"
+	"longship/internal/safetensors"
+	"longship/stages/port"
+)
+
+// Checkpoint is a whole pair that a run can go on from.
+type Checkpoint struct {
+	Step     int
+	Final    bool // it was the last step of the run that saved it
+	Adapter  port.Adapter
+	Counters map[string]int64
+	Settings []port.Setting
+	Dataset  []string
+
+	AdapterPath string
+	StatePath   string
+}
+
+// Ignored is a file that Latest passed over.
+type Ignored struct {
+	Path string
+	Why  string
+}
+
+// Latest returns the newest checkpoint that is whole, nil if there is none, and
+// what it passed over to find it. Both files are read and checked against their
+// hashes. A state of a newer version of the program is an error: going on from
+// an older one would throw its work away.
+func (f Folder) Latest(ctx context.Context) (*Checkpoint, []Ignored, error) {
+	ignored, err := f.halves()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := steps(f.stateDir(), f.stepOfState)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, step := range found {
+		c, err := f.check(ctx, step)
+		switch {
+		case err == nil:
+			return c, newer(ignored, c.Step, f), nil
+		case errors.Is(err, ErrNewer), ctx.Err() != nil:
+			return nil, nil, fmt.Errorf("%s: %w", f.statePath(step), err)
+		}
+		ignored = append(ignored, Ignored{Path: f.statePath(step), Why: err.Error()})
+	}
+	return nil, ignored, nil
+}
+
+// halves lists adapter files without a state, and files that were being written.
+func (f Folder) halves() (ignored []Ignored, err error) {
+	adapters, err := steps(f.Dir, f.stepOfAdapter)
+	if err != nil {
+		return nil, err
+	}
+	states, err := steps(f.stateDir(), f.stepOfState)
+	if err != nil {
+		return nil, err
+	}
+	has := map[int]bool{}
+	for _, s := range states {
+		has[s] = true
+	}
+	for _, s := range adapters {
+		if !has[s] {
+			ignored = append(ignored, Ignored{Path: f.path(f.adapterName(s)), Why: "it has no state beside it"})
+		}
+	}
+	partials, err := f.partials()
+	for _, p := range partials {
+		ignored = append(ignored, Ignored{Path: p, Why: "it was not written to its end"})
+	}
+	return ignored, err
+}
+
+// newer leaves out adapter files from before a step: their states have been
+// rotated away as they should.
+func newer(ignored []Ignored, step int, f Folder) (out []Ignored) {
+	for _, i := range ignored {
+		if s := f.stepOfAdapter(filepath.Base(i.Path)); s < 0 || s > step {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// check reads a pair whole.
+func (f Folder) check(ctx context.Context, step int) (*Checkpoint, error) {
+	file, err := safetensors.Open(f.statePath(step))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	h, err := readHead(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := verifyState(ctx, file); err != nil {
+		return nil, err
+	}
+	if h.Step != step {
+		return nil, fmt.Errorf("it is of step %d", h.Step)
+	}
+	path, err := f.adapterOf(h)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{Step: step, Final: h.Final, Adapter: h.Adapter, Counters: h.Counters, Settings: h.Settings,
+		Dataset: h.Dataset, AdapterPath: path, StatePath: f.statePath(step)}, nil
+}
+
+// whole says whether the adapter file of a state is the one it was saved with.
+func (f Folder) whole(h head) error {
+	_, err := f.adapterOf(h)
+	return err
+}
+
+// adapterOf returns the adapter file of a state: under the name it was saved
+// with, or, for a final one that has made way, under its numbered name.
+func (f Folder) adapterOf(h head) (string, error) {
+	var faults []error
+	for _, name := range []string{h.File, f.adapterName(h.Step)} {
+		path := f.path(filepath.Base(name))
+		digest, err := lorafile.DigestFile(path)
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+		case digest != h.Digest:
+			faults = append(faults, fmt.Errorf("%s is not the file that was saved with it", path))
+		default:
+			return path, nil
+		}
+		if name == f.adapterName(h.Step) {
+			break
+		}
+	}
+	return "", errors.Join(faults...)
+}
+
+// headOf returns the head of a state file.
+func headOf(path string) (head, error) {
+	file, err := safetensors.Open(path)
+	if err != nil {
+		return head{}, err
+	}
+	defer file.Close()
+	return readHead(file)
+}
