@@ -55,29 +55,24 @@ func (s Shape) positions() [][axes]int {
 	return ids
 }
 
-// rope returns the rotation tables of a sequence, cos and sin [S, HeadDim/2].
-// Axis j has d = Axes[j] dimensions; its pair i turns by
+// rope returns the rotation tables of a sequence, cos and sin [S, HeadDim].
+// Axis j has d = Axes[j] columns, in pairs; pair i of token t turns by
 //
-//	angle = id_j · θ^(−2i/d),  i = 0..d/2−1
+//	angle = id_t[j] · θ^(−2i/d),  i = 0..d/2−1
 //
-// computed in float64 and rounded to float32 at the end. The axes follow each other.
+// computed in float64 and rounded to float32 at the end. Both columns of a pair
+// hold its value, and the axes follow each other.
 func (c Config) rope(s Shape) (cos, sin []float32) {
 	ids := s.positions()
-	half := c.HeadDim / 2
-	freqs := make([]float64, 0, half)
-	axis := make([]int, 0, half)
-	for j, d := range c.Axes {
-		for i := range d / 2 {
-			freqs = append(freqs, 1/math.Pow(c.Theta, float64(2*i)/float64(d)))
-			axis = append(axis, j)
-		}
-	}
-	cos = make([]float32, len(ids)*half)
-	sin = make([]float32, len(ids)*half)
-	for t, id := range ids {
-		for i, f := range freqs {
-			s, c := math.Sincos(float64(id[axis[i]]) * f)
-			cos[t*half+i], sin[t*half+i] = float32(c), float32(s)
+	cos = make([]float32, 0, len(ids)*c.HeadDim)
+	sin = make([]float32, 0, len(ids)*c.HeadDim)
+	for _, id := range ids {
+		for j, d := range c.Axes {
+			for i := range d / 2 {
+				si, co := math.Sincos(float64(id[j]) * math.Pow(c.Theta, -float64(2*i)/float64(d)))
+				cos = append(cos, float32(co), float32(co))
+				sin = append(sin, float32(si), float32(si))
+			}
 		}
 	}
 	return cos, sin
