@@ -79,6 +79,7 @@ func (o *outer) condition(p *pass, in Input) {
 	}
 	p.probe("vec", vec)
 	c.Run(ops.SiLU{Y: vec, X: vec})
+	p.probe("vec.silu", vec)
 	for _, m := range []struct {
 		l linear
 		y tensor.Tensor
@@ -182,6 +183,7 @@ func (o *outer) head(p *pass, pred tensor.Tensor, x residual) {
 	y := o.finalNorm.forward(p, target, p.mod.final)
 	p.probe("final_layer.norm", y)
 	o.final.Forward(p.c, pred, y)
+	p.probe(o.final.name, pred)
 }
 
 // headBackward assigns the gradient of the last block's output.
