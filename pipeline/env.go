@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // Model says where the base model is. Path is an HF folder, or a BFL/Comfy
@@ -15,7 +16,8 @@ type Model struct {
 }
 
 // Env is what the stages of one run share: the head of the YAML file, the
-// run's resources, and its events.
+// run's resources, and its events. Its methods may be called from any goroutine.
+// A zero Env works outside a run too: its events go nowhere.
 type Env struct {
 	Name   string // the run's name
 	Device string // auto, cpu, cuda:N
@@ -25,8 +27,10 @@ type Env struct {
 	Dir    string // absolute folder of the YAML file
 	Seed   uint64 // 42 unless said otherwise
 	Config []byte // the whole pipeline as understood, canonical YAML, for the state
+	Wait   bool   // wait for a folder that another process has (a cache, this run's output) instead of failing
+	Rehash bool   // read files that are known by path, size and times once more
 
-	rt *runtime
+	rt runtime
 }
 
 // Shared returns the run-wide value of key, opened by the first who asks and
@@ -35,7 +39,7 @@ type Env struct {
 //
 //	store, err := pipeline.Shared(ctx, set.Env, "cache:"+dir, func(ctx context.Context) (*cache.Store, error) { … })
 func Shared[T any](ctx context.Context, env *Env, key string, open func(ctx context.Context) (T, error)) (T, error) {
-	v, err := env.shared(ctx, key, func(ctx context.Context) (any, error) { return open(ctx) })
+	v, err := env.rt.share(ctx, key, func(ctx context.Context) (any, error) { return open(ctx) })
 	if err != nil {
 		var zero T
 		return zero, err
@@ -47,18 +51,33 @@ func Shared[T any](ctx context.Context, env *Env, key string, open func(ctx cont
 // SIGTERM). A stage that does independent items stops after the one in hand
 // and returns nil; train finishes its step, has it saved, and returns; prefetch
 // goes on until train no longer receives. A second signal cancels ctx.
-func (e *Env) Stopping() <-chan struct{} { return e.stopping() }
+func (e *Env) Stopping() <-chan struct{} { return e.rt.stopping() }
+
+// Stopped says whether Stopping is closed.
+func (e *Env) Stopped() bool {
+	select {
+	case <-e.Stopping():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close closes what Shared opened, the newest first. The engine calls it after
+// every stage has been closed.
+func (e *Env) Close() error { return e.rt.closeShared() }
 
 // Emit publishes an event on the run's events topic. It never blocks on a
 // reader and never fails a run.
-func (e *Env) Emit(ctx context.Context, ev Event) { e.emit(ctx, ev) }
+func (e *Env) Emit(ctx context.Context, ev Event) { e.rt.emit(ctx, ev) }
 
 // Event is something that observers may want to know: progress, a loss, a file
 // written, an item set aside. No training result depends on one.
 type Event struct {
-	Event string         `json:"event"` // "progress", "step", "validation", "set_aside", "saved", "summary", ...
-	Stage string         `json:"stage,omitempty"`
-	Data  map[string]any `json:"-"` // further fields; flattened beside event and stage in JSON
+	Event string         `cbor:"event"` // "progress", "step", "validation", "set_aside", "saved", "summary", ...
+	Stage string         `cbor:"stage"` // id of the stage, "" for the run's own
+	Time  time.Time      `cbor:"time"`  // set by Emit where it is zero
+	Data  map[string]any `cbor:"data"`  // further fields; flattened beside the others in JSON
 }
 
 // Progress emits how far a stage is: done of total units ("images", "steps").
@@ -70,11 +89,15 @@ func (s Settings) Progress(ctx context.Context, done, total int, unit string) {
 // SetAside records that an item cannot be used and why; the run goes on without
 // it, and the summary lists it. (It is the poison queue of the message edges.)
 func (s Settings) SetAside(ctx context.Context, item string, err error) {
-	s.Env.setAside(ctx, s.ID, item, err)
+	s.Log.Warn("set aside", "item", item, "reason", err)
+	s.Env.rt.setAside(SetAside{Stage: s.ID, Item: item, Reason: err.Error()})
+	s.Env.Emit(ctx, Event{Event: "set_aside", Stage: s.ID, Data: map[string]any{"item": item, "reason": err.Error()}})
 }
 
 // Summarise adds a line to the summary printed and written at the end of the
 // run: key/value pairs under the stage's id, in order of arrival.
-func (s Settings) Summarise(key string, value any) { s.Env.summarise(s.ID, key, value) }
+func (s Settings) Summarise(key string, value any) {
+	s.Env.rt.summarise(SummaryEntry{Stage: s.ID, Key: key, Value: value})
+}
 
 var _ io.Closer = (*Env)(nil)

@@ -52,29 +52,34 @@ type Moment struct {
 }
 
 // NewIn declares an input.
-func NewIn[T any](name string, opts ...Option) *In[T] { return &In[T]{p: newPort[T](name, opts)} }
+func NewIn[T any](name string, opts ...Option) *In[T] {
+	return &In[T]{p: newPort[T](input, name, opts), turn: make(chan struct{}, 1), done: make(chan struct{})}
+}
 
 // NewOut declares an output.
-func NewOut[T any](name string, opts ...Option) *Out[T] { return &Out[T]{p: newPort[T](name, opts)} }
+func NewOut[T any](name string, opts ...Option) *Out[T] {
+	return &Out[T]{p: newPort[T](output, name, opts), done: make(chan struct{}), end: make(chan struct{})}
+}
 
 // NewLend declares an output whose value is lent, not given.
 func NewLend[T any](name string, opts ...Option) *Lend[T] {
-	return &Lend[T]{p: newPort[T](name, opts)}
+	return &Lend[T]{p: newPort[T](lender, name, opts), end: make(chan struct{})}
 }
 
 // NewBorrow declares an input that borrows at the moments that want accepts.
 // want is called on the lender's goroutine and must be quick.
 func NewBorrow[T any](name string, want func(Moment) bool, opts ...Option) *Borrow[T] {
-	return &Borrow[T]{p: newPort[T](name, opts), want: want}
+	return &Borrow[T]{p: newPort[T](borrower, name, opts), want: want, done: make(chan struct{})}
 }
 
 // Recv returns the next value; io.EOF when the senders are done and nothing is
 // left; ctx's error when cancelled. An input with several sources gives them in
-// the order of `in:`, each whole before the next.
+// the order of `in:`, each whole before the next. Several goroutines may call it.
 func (i *In[T]) Recv(ctx context.Context) (T, error) { return i.recv(ctx) }
 
-// Close says that the receiver wants no more values; Send then returns ErrDone.
-// The engine calls it when Run returns.
+// Close says that the receiver wants no more values; Recv then returns io.EOF,
+// Send of a handle ErrDone, and messages are dropped. The engine calls it when
+// Run returns.
 func (i *In[T]) Close() { i.close() }
 
 // Connected says whether the input has a source.
@@ -85,9 +90,15 @@ func (i *In[T]) Connected() bool { return i.p.connected }
 // unconnected output drops messages and returns ErrDone for handles.
 func (o *Out[T]) Send(ctx context.Context, v T) error { return o.send(ctx, v) }
 
+// Done is closed when no receiver wants handles any more: Send would return
+// ErrDone. It is for senders that wait for something else meanwhile. An output of
+// messages is never done.
+func (o *Out[T]) Done() <-chan struct{} { return o.doneChan() }
+
 // Lend lends v at a moment to every borrower that wants it, in list order, one
 // after the other, and returns when the last has given it back. A borrower that
-// gives back an error stops the run.
+// gives back an error stops the run. A value once handed over is waited for even
+// when ctx ends.
 func (l *Lend[T]) Lend(ctx context.Context, at Moment, v T) error { return l.lend(ctx, at, v) }
 
 // Wanted says whether any borrower wants the value at that moment.

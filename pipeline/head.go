@@ -1,0 +1,43 @@
+package pipeline
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// head is the part of a pipeline file above `stages:`.
+type head struct {
+	Name   string `yaml:"name" doc:"name of the run and of its files; the file's name without its ending by default"`
+	Device string `yaml:"device" doc:"auto, cpu, cuda or cuda:N"`
+	VRAM   string `yaml:"vram" doc:"what all stages together may take of the device's memory: auto, or a size such as 23.5GiB"`
+	Model  Model  `yaml:"model" doc:"the base model"`
+	Output Path   `yaml:"output" doc:"folder of results; the run's files are in <output>/<name>"`
+	Seed   uint64 `yaml:"seed" doc:"seed of everything random"`
+}
+
+func defaultHead(name string) head {
+	return head{Name: name, Device: "auto", VRAM: "auto", Output: "output", Seed: 42}
+}
+
+var devicePattern = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
+
+// check reports each fault of the head at its key.
+func (h *head) check(fault func(key, format string, args ...any)) {
+	if h.Name == "" || h.Name != strings.TrimSpace(h.Name) || strings.Trim(h.Name, ".") == "" ||
+		strings.HasSuffix(h.Name, ".") || strings.ContainsAny(h.Name, `/\:*?"<>|`) || strings.ContainsFunc(h.Name, func(r rune) bool { return r < ' ' }) {
+		fault("name", `name: %q cannot name files: leave out / \ : * ? " < > | and a dot or space at the end`, h.Name)
+	}
+	if !devicePattern.MatchString(h.Device) {
+		fault("device", "device: %q is not auto, cpu, cuda or cuda:N", h.Device)
+	}
+	if h.VRAM != "auto" {
+		if _, err := humanize.ParseBytes(h.VRAM); err != nil {
+			fault("vram", "vram: %q is neither auto nor a size such as 23.5GiB", h.VRAM)
+		}
+	}
+	if h.Output == "" {
+		fault("output", "output: name a folder")
+	}
+}

@@ -1,0 +1,148 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// runtime is what an Env keeps of its run. Its zero value works.
+type runtime struct {
+	mu      sync.Mutex
+	shared  map[string]*sharedValue
+	opened  []io.Closer // in order of opening
+	stop    chan struct{}
+	stopped bool
+	events  *Out[Event] // nil outside a run
+	aside   []SetAside
+	summary []SummaryEntry
+}
+
+// SetAside is an item that a run went on without.
+type SetAside struct {
+	Stage  string // id
+	Item   string
+	Reason string
+}
+
+// SummaryEntry is a line of a run's summary.
+type SummaryEntry struct {
+	Stage string // id
+	Key   string
+	Value any
+}
+
+// sharedValue is a value being opened, or open.
+type sharedValue struct {
+	ready chan struct{} // closed when open has returned
+	v     any
+	err   error
+}
+
+func (r *runtime) share(ctx context.Context, key string, open func(context.Context) (any, error)) (any, error) {
+	for {
+		r.mu.Lock()
+		s, ok := r.shared[key]
+		if !ok {
+			s = &sharedValue{ready: make(chan struct{})}
+			if r.shared == nil {
+				r.shared = map[string]*sharedValue{}
+			}
+			r.shared[key] = s
+			r.mu.Unlock()
+			return r.open(ctx, key, s, open)
+		}
+		r.mu.Unlock()
+		select {
+		case <-s.ready:
+			if s.err == nil {
+				return s.v, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// open opens the value of key; those who wait for s try themselves if it fails.
+func (r *runtime) open(ctx context.Context, key string, s *sharedValue, open func(context.Context) (any, error)) (any, error) {
+	s.err = errors.New("opener panicked")
+	defer func() {
+		r.mu.Lock()
+		if s.err != nil {
+			delete(r.shared, key)
+		} else if c, ok := s.v.(io.Closer); ok {
+			r.opened = append(r.opened, c)
+		}
+		r.mu.Unlock()
+		close(s.ready)
+	}()
+	s.v, s.err = open(ctx)
+	return s.v, s.err
+}
+
+func (r *runtime) closeShared() error {
+	r.mu.Lock()
+	opened := r.opened
+	r.opened, r.shared = nil, nil
+	r.mu.Unlock()
+	var errs []error
+	for i := len(opened) - 1; i >= 0; i-- {
+		errs = append(errs, opened[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *runtime) stopping() chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop == nil {
+		r.stop = make(chan struct{})
+	}
+	return r.stop
+}
+
+// softStop closes stopping.
+func (r *runtime) softStop() {
+	stop := r.stopping()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.stopped = true
+		close(stop)
+	}
+}
+
+func (r *runtime) setEvents(out *Out[Event]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = out
+}
+
+func (r *runtime) emit(ctx context.Context, ev Event) {
+	r.mu.Lock()
+	out := r.events
+	r.mu.Unlock()
+	if out == nil {
+		return
+	}
+	if ev.Time.IsZero() {
+		ev.Time = time.Now()
+	}
+	// An event that cannot be sent is lost: none may fail a run.
+	_ = out.Send(context.WithoutCancel(ctx), ev.plain())
+}
+
+func (r *runtime) setAside(item SetAside) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aside = append(r.aside, item)
+}
+
+func (r *runtime) summarise(e SummaryEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.summary = append(r.summary, e)
+}
