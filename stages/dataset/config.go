@@ -15,8 +15,6 @@ import (
 	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"longship/internal/imageio"
 	"longship/pipeline"
 )
@@ -24,55 +22,27 @@ import (
 // Config is what the user writes under `dataset:`. Keys that ai-toolkit has keep
 // its names and meanings.
 type Config struct {
-	Folder         pipeline.Path `yaml:"folder" jsonschema:"required" jsonschema_description:"folder of images, searched with all folders in it"`
-	Resolution     Resolutions   `yaml:"resolution" jsonschema_description:"images are brought to the area of this many pixels squared; a list gives a sample for each"`
-	CaptionExt     string        `yaml:"caption_ext" jsonschema_description:"ending of the caption file beside an image: txt, caption, json, …"`
-	DefaultCaption string        `yaml:"default_caption" jsonschema_description:"caption of an image whose caption file is missing or blank"`
-	TriggerWord    string        `yaml:"trigger_word" jsonschema_description:"replaces [trigger] and [name] in captions, and is put before those that lack it"`
-	CaptionDropout float64       `yaml:"caption_dropout_rate" jsonschema_description:"probability that a step sees no caption, or the trigger word alone"`
-	NumRepeats     int           `yaml:"num_repeats" jsonschema_description:"how often an epoch shows each image"`
-	LossMultiplier float64       `yaml:"loss_multiplier" jsonschema_description:"weight of these images in the loss"`
-	Alpha          string        `yaml:"alpha" jsonschema:"enum=drop,enum=white,enum=black" jsonschema_description:"what becomes of transparency: drop keeps the colours under it, white and black lay the image over that colour"`
-	ControlPath    Paths         `yaml:"control_path" jsonschema_description:"folders of reference images, each with a file of an image's name for every image"`
-	Validation     string        `yaml:"validation" jsonschema:"oneof_type=string;integer" jsonschema_description:"how many images, or the folder of images, to measure the loss on and never to train on"`
-	Cache          pipeline.Path `yaml:"cache" jsonschema_description:"folder of the cache, which remembers files and the list of samples"`
-	List           string        `yaml:"list" jsonschema_description:"name that the list of samples is recorded under, for the stage cached; empty: the run's name, a slash and the stage's id"`
+	Folder         pipeline.Path   `yaml:"folder" jsonschema:"required" jsonschema_description:"folder of images, searched with all folders in it"`
+	Resolution     []int           `yaml:"resolution" jsonschema_description:"images are brought to the area of this many pixels squared; a list gives a sample for each"`
+	CaptionExt     string          `yaml:"caption_ext" jsonschema_description:"ending of the caption file beside an image: txt, caption, json, …"`
+	DefaultCaption string          `yaml:"default_caption" jsonschema_description:"caption of an image whose caption file is missing or blank"`
+	TriggerWord    string          `yaml:"trigger_word" jsonschema_description:"replaces [trigger] and [name] in captions, and is put before those that lack it"`
+	CaptionDropout float64         `yaml:"caption_dropout_rate" jsonschema_description:"probability that a step sees no caption, or the trigger word alone"`
+	NumRepeats     int             `yaml:"num_repeats" jsonschema_description:"how often an epoch shows each image"`
+	LossMultiplier float64         `yaml:"loss_multiplier" jsonschema_description:"weight of these images in the loss"`
+	Alpha          string          `yaml:"alpha" jsonschema:"enum=drop,enum=white,enum=black" jsonschema_description:"what becomes of transparency: drop keeps the colours under it, white and black lay the image over that colour"`
+	ControlPath    []pipeline.Path `yaml:"control_path" jsonschema_description:"folders of reference images, each with a file of an image's name for every image"`
+	Validation     string          `yaml:"validation" jsonschema:"oneof_type=string;integer" jsonschema_description:"how many images, or the folder of images, to measure the loss on and never to train on"`
+	Cache          pipeline.Path   `yaml:"cache" jsonschema_description:"folder of the cache, which remembers files and the list of samples"`
+	List           string          `yaml:"list" jsonschema_description:"name that the list of samples is recorded under, for the stage cached; empty: the run's name, a slash and the stage's id"`
 }
 
 // Default returns the config with every default.
 func Default() *Config {
 	return &Config{
-		Resolution: Resolutions{512}, CaptionExt: ".txt", NumRepeats: 1, LossMultiplier: 1,
+		Resolution: []int{512}, CaptionExt: ".txt", NumRepeats: 1, LossMultiplier: 1,
 		Alpha: string(imageio.AlphaDrop), Cache: "cache",
 	}
-}
-
-// Resolutions is one resolution or a list of them.
-type Resolutions []int
-
-// UnmarshalYAML accepts a number or a list of numbers.
-func (r *Resolutions) UnmarshalYAML(n *yaml.Node) error { return oneOrMany(n, (*[]int)(r)) }
-
-// Paths is one path or a list of them.
-type Paths []pipeline.Path
-
-// UnmarshalYAML accepts a path or a list of paths.
-func (p *Paths) UnmarshalYAML(n *yaml.Node) error { return oneOrMany(n, (*[]pipeline.Path)(p)) }
-
-func oneOrMany[T any](n *yaml.Node, to *[]T) error {
-	*to = nil
-	if n.Kind == yaml.SequenceNode {
-		return n.Decode(to)
-	}
-	if n.Tag == "!!null" {
-		return nil
-	}
-	var one T
-	if err := n.Decode(&one); err != nil {
-		return err
-	}
-	*to = []T{one}
-	return nil
 }
 
 // maxResolution bounds the resolution: 64 Mi pixels.
@@ -101,7 +71,7 @@ func (c *Config) Validate() error {
 	_, err := imageio.ParseAlpha(c.Alpha)
 	fault(err != nil, "alpha", "%v", err)
 	for i, p := range c.ControlPath {
-		fault(p == "", fmt.Sprintf("control_path.%d", i), "must name a folder")
+		fault(p == "", fmt.Sprintf("control_path[%d]", i), "must name a folder")
 	}
 	n, isCount := c.validationCount()
 	fault(isCount && n < 0, "validation", "%d images are too few", n)

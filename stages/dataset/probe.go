@@ -15,11 +15,10 @@ import (
 
 // Sizes that an image must have to be trained on, or to be a reference.
 const (
-	minSide       = grid // below, there is no whole latent token without enlarging
-	minReference  = 64
-	maxRefAspect  = 8
-	maxFile       = 2 << 30 // bytes; no image of imageio.MaxPixels is larger
-	progressEvery = 1000
+	minSide      = grid // below, there is no whole latent token without enlarging
+	minReference = 64
+	maxRefAspect = 8
+	maxFile      = 2 << 30 // bytes; images of imageio.MaxPixels are smaller
 )
 
 // probed is what the header of an image file says, and its content's name.

@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,34 +15,49 @@ import (
 const mostNamed = 10
 
 // report says what is used: images, buckets and duplicates.
-func (s *stage) report(pictures []picture, samples []port.Sample) {
-	held := 0
-	for _, p := range pictures {
+func (s *stage) report(found *finding, samples []port.Sample) {
+	held := found.held()
+	used := len(found.pictures) - held
+	s.set.Summarise("images found", found.images)
+	s.set.Summarise("images used", used)
+	if held > 0 {
+		s.set.Summarise("images for validation", held)
+	}
+	if n := len(found.aside); n > 0 {
+		s.set.Summarise("set aside", n)
+	}
+	buckets := bucketLines(samples)
+	s.set.Summarise("buckets", buckets)
+	s.set.Log.Info("images read", "used", used, "validation", held, "buckets", buckets)
+	if same := duplicates(found.pictures); len(same) > 0 {
+		s.set.Summarise("duplicates", shorten(same))
+		s.set.Log.Warn("images with the same content, all kept", "duplicates", shorten(same))
+	}
+}
+
+func (f *finding) held() (n int) {
+	for _, p := range f.pictures {
 		if p.validation {
-			held++
+			n++
 		}
 	}
-	s.set.Summarise("images used", len(pictures)-held)
-	if held > 0 {
-		s.set.Summarise("validation images", held)
-	}
-	buckets := map[port.Bucket]int{}
+	return n
+}
+
+// bucketLines counts samples by bucket, smallest bucket first.
+func bucketLines(samples []port.Sample) string {
+	count := map[port.Bucket]int{}
 	for _, sample := range samples {
-		buckets[sample.Bucket]++
+		count[sample.Bucket]++
 	}
-	sizes := slices.SortedFunc(maps.Keys(buckets), func(a, b port.Bucket) int {
+	sizes := slices.SortedFunc(maps.Keys(count), func(a, b port.Bucket) int {
 		return cmp.Or(cmp.Compare(a.W*a.H, b.W*b.H), cmp.Compare(a.W, b.W))
 	})
 	lines := make([]string, len(sizes))
 	for i, b := range sizes {
-		lines[i] = fmt.Sprintf("%dx%d: %d", b.W, b.H, buckets[b])
+		lines[i] = fmt.Sprintf("%dx%d: %d", b.W, b.H, count[b])
 	}
-	s.set.Summarise("buckets", shorten(lines))
-	s.set.Log.Info("images read", "used", len(pictures)-held, "validation", held, "buckets", shorten(lines))
-	if same := duplicates(pictures); len(same) > 0 {
-		s.set.Summarise("duplicates", shorten(same))
-		s.set.Log.Warn("images with the same content, all kept", "duplicates", shorten(same))
-	}
+	return shorten(lines)
 }
 
 // duplicates describes the groups of pictures that have one content.
@@ -81,28 +95,31 @@ func shorten(lines []string) string {
 	return strings.Join(lines, ", ") + more
 }
 
-// nothingUsable says why there is nothing to train on.
-func nothingUsable(folder string, held int, faults []fault, others map[string]int) error {
-	if held > 0 {
-		return fmt.Errorf("all %d usable images of %s are held for validation: lower validation, or add images", held, shown(folder))
+// usable returns an error that says what a folder holds when none of it can be
+// trained on.
+func (f *finding) usable(folder string) error {
+	if held := f.held(); held < len(f.pictures) {
+		return nil
+	} else if held > 0 && f.asked > 0 {
+		return fmt.Errorf("no image of %s is left to train on: all %d are held for validation; lower validation or add images", shown(folder), held)
 	}
-	var found []string
-	if len(faults) > 0 {
+	var holds []string
+	if len(f.aside) > 0 {
 		var each []string
-		for _, f := range faults {
-			each = append(each, fmt.Sprintf("%s (%v)", shown(f.path), f.err))
+		for _, a := range f.aside {
+			each = append(each, fmt.Sprintf("%s (%v)", shown(a.path), a.err))
 		}
-		found = append(found, fmt.Sprintf("%d unusable: %s", len(faults), shorten(each)))
+		holds = append(holds, fmt.Sprintf("%d unusable: %s", len(f.aside), shorten(each)))
 	}
-	if len(others) > 0 {
+	if len(f.others) > 0 {
 		var kinds []string
-		for _, ext := range slices.Sorted(maps.Keys(others)) {
-			kinds = append(kinds, fmt.Sprintf("%d %s", others[ext], cmp.Or(shown(ext), "without ending")))
+		for _, ext := range slices.Sorted(maps.Keys(f.others)) {
+			kinds = append(kinds, fmt.Sprintf("%d %s", f.others[ext], cmp.Or(shown(ext), "without an ending")))
 		}
-		found = append(found, "other files: "+shorten(kinds))
+		holds = append(holds, "other files: "+shorten(kinds))
 	}
-	if len(found) == 0 {
-		found = []string{"it is empty"}
+	if len(holds) == 0 {
+		holds = []string{"it holds no files"}
 	}
-	return errors.New("no usable image in " + shown(folder) + ": " + strings.Join(found, "; "))
+	return fmt.Errorf("no usable image in %s: %s", shown(folder), strings.Join(holds, "; "))
 }

@@ -40,18 +40,24 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pictures, err := s.find(ctx, store)
+	found, err := s.find(ctx, store)
 	if errors.Is(err, errStopped) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	samples := s.samples(pictures)
+	for _, f := range found.aside {
+		s.set.SetAside(ctx, shown(f.path), f.err)
+	}
+	if err := found.usable(string(s.cfg.Folder)); err != nil {
+		return err
+	}
+	samples := s.samples(found.pictures)
 	if err := port.PutSamples(ctx, store, s.listName(), samples); err != nil {
 		return err
 	}
-	s.report(pictures, samples)
+	s.report(found, samples)
 	for _, sample := range samples {
 		switch err := s.out.Send(ctx, sample); {
 		case errors.Is(err, pipeline.ErrDone):
@@ -78,10 +84,18 @@ func (s *stage) validationFolder() string {
 	return filepath.Join(s.set.Env.Dir, s.cfg.Validation)
 }
 
-// find returns the usable images, those of validation last, and sets the others
-// aside.
-func (s *stage) find(ctx context.Context, store *cache.Store) ([]picture, error) {
-	folder, held := string(s.cfg.Folder), s.validationFolder()
+// finding is what the folders hold.
+type finding struct {
+	pictures []picture      // usable; those of a validation folder last
+	aside    []fault        // what cannot be used, by path
+	images   int            // files looked at
+	asked    int            // images that validation asks for
+	others   map[string]int // other files by ending
+}
+
+// find walks the folders and looks at every image.
+func (s *stage) find(ctx context.Context, store *cache.Store) (*finding, error) {
+	held := s.validationFolder()
 	var skip, controls []string
 	for _, p := range s.cfg.ControlPath {
 		controls = append(controls, string(p))
@@ -91,87 +105,80 @@ func (s *stage) find(ctx context.Context, store *cache.Store) ([]picture, error)
 			skip = append(skip, real)
 		}
 	}
-	train, err := scanFolder(ctx, folder, s.cfg.captionExt(), skip)
+	train, err := scanFolder(ctx, string(s.cfg.Folder), s.cfg.captionExt(), skip)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
-	var refs *references
-	if len(controls) > 0 {
-		if refs, err = scanReferences(ctx, controls); err != nil {
-			return nil, err
-		}
-	}
-	images, faults := train.images, train.aside
+	out := &finding{aside: train.aside, others: train.others}
+	images := train.images
 	if held != "" {
 		v, err := scanFolder(ctx, held, s.cfg.captionExt(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("validation: %w", err)
 		}
-		images, faults = append(images, v.images...), append(faults, v.aside...)
+		images, out.aside = append(images, v.images...), append(out.aside, v.aside...)
 	}
-	r := reader{cfg: s.cfg, store: store, refs: refs, stopping: s.set.Env.Stopping()}
+	r := reader{cfg: s.cfg, store: store, stopping: s.set.Env.Stopping()}
+	if len(controls) > 0 {
+		if r.refs, err = scanReferences(ctx, controls); err != nil {
+			return nil, err
+		}
+		out.aside = append(out.aside, r.refs.aside...)
+	}
 	r.progress = throttled(len(images), func(done int) { s.set.Progress(ctx, done, len(images), "images") })
 	all, err := r.read(ctx, images)
 	if err != nil {
 		return nil, err
 	}
-	var usable []picture
+	out.images = len(all)
 	for i, p := range all {
 		if p.err != nil {
-			faults = append(faults, fault{p.path, p.err})
+			out.aside = append(out.aside, fault{p.path, p.err})
 			continue
 		}
-		p.validation = i >= len(train.images)
 		p.id = s.set.ID + "/" + shown(p.rel)
-		if p.validation {
+		if p.validation = i >= len(train.images); p.validation {
 			p.id = s.set.ID + "/validation:" + shown(p.rel)
 		}
-		usable = append(usable, p)
+		out.pictures = append(out.pictures, p)
 	}
-	if refs != nil {
-		faults = append(faults, refs.aside...)
-	}
-	slices.SortStableFunc(faults, func(a, b fault) int { return strings.Compare(a.path, b.path) })
-	for _, f := range faults {
-		s.set.SetAside(ctx, shown(f.path), f.err)
-	}
-	s.set.Summarise("images found", len(images))
-	s.set.Summarise("images set aside", len(faults))
-	if n, _ := s.cfg.validationCount(); n > 0 {
-		s.hold(usable, n)
-	}
-	if !slices.ContainsFunc(usable, func(p picture) bool { return !p.validation }) {
-		return nil, nothingUsable(folder, len(usable), faults, train.others)
-	}
-	return usable, nil
+	slices.SortStableFunc(out.aside, func(a, b fault) int { return strings.Compare(a.path, b.path) })
+	out.asked, _ = s.cfg.validationCount()
+	hold(out.pictures, out.asked, s.set.Env.Seed)
+	return out, nil
 }
 
 // hold marks n images for validation: those that come first in an order drawn
 // from the seed and each image's id, so that adding images changes few of them.
-func (s *stage) hold(pictures []picture, n int) {
-	rank := func(p picture) uint64 { return rng.New(s.set.Env.Seed, "dataset/validation", p.id).Uint64(0) }
-	order := make([]int, len(pictures))
-	ranks := make([]uint64, len(pictures))
-	for i, p := range pictures {
-		order[i], ranks[i] = i, rank(p)
+func hold(pictures []picture, n int, seed uint64) {
+	if n == 0 {
+		return // those of a validation folder are marked already
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(ranks[a], ranks[b]), strings.Compare(pictures[a].id, pictures[b].id))
+	type ranked struct {
+		rank uint64
+		p    *picture
+	}
+	order := make([]ranked, len(pictures))
+	for i := range pictures {
+		p := &pictures[i]
+		order[i] = ranked{rng.New(seed, "dataset/validation", p.id).Uint64(0), p}
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.p.id, b.p.id))
 	})
-	for _, i := range order[:min(n, len(order))] {
-		pictures[i].validation = true
+	for _, r := range order[:min(n, len(order))] {
+		r.p.validation = true
 	}
 }
 
 // samples makes the samples of the pictures, in their order: one a resolution.
 func (s *stage) samples(pictures []picture) []port.Sample {
-	dropped := s.cfg.TriggerWord
 	out := make([]port.Sample, 0, len(pictures)*len(s.cfg.Resolution))
 	for _, p := range pictures {
 		for _, r := range s.cfg.Resolution {
 			sample := port.Sample{
 				ID: fmt.Sprintf("%s@%d", p.id, r), Dataset: s.set.ID, Path: []byte(p.path),
-				Caption: p.text, Dropout: s.cfg.CaptionDropout, Dropped: dropped,
+				Caption: p.text, Dropout: s.cfg.CaptionDropout, Dropped: s.cfg.TriggerWord,
 				Width: p.width, Height: p.height, Orientation: p.orientation,
 				Alpha: s.cfg.Alpha, Content: p.content,
 				Resolution: r, Bucket: bucketOf(p.width, p.height, r),
