@@ -1,0 +1,85 @@
+package prefetch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"longship/gpu"
+	"longship/gpu/memory"
+	"longship/stages/port"
+)
+
+// source is the port.Source of a run.
+type source struct {
+	dev        gpu.Device
+	set        *memory.WeightSet
+	streamer   *memory.Streamer
+	bound      bool
+	shapes     []port.Shape
+	dataset    []string
+	validation []*port.Sample
+	stager     *stager // of validation batches, on a stream of its own
+	slot       *slot
+}
+
+func (s *source) Device() gpu.Device   { return s.dev }
+func (s *source) Config() []byte       { return s.set.Config }
+func (s *source) BaseIdentity() string { return s.set.Source }
+func (s *source) Shapes() []port.Shape { return s.shapes }
+func (s *source) Dataset() []string    { return s.dataset }
+func (s *source) Validation() int      { return len(s.validation) }
+
+func (s *source) Weights(compute gpu.Stream) (memory.Source, error) {
+	if s.bound {
+		return nil, fmt.Errorf("the weights are bound to a compute stream already")
+	}
+	s.bound = true
+	s.streamer.Bind(compute)
+	return s.streamer, nil
+}
+
+// LoadValidation stages validation sample i; its caption is never dropped.
+func (s *source) LoadValidation(ctx context.Context, i int) (*port.Batch, error) {
+	b, err := s.stager.stage(ctx, s.slot, i, s.validation[i:i+1], []bool{false})
+	if err != nil {
+		return nil, err
+	}
+	b.Source = s
+	b.Free = func(after gpu.Event) { s.slot.after = after }
+	return b, nil
+}
+
+// shapesOf lists the shapes of all batches: training batches of n, validation
+// batches of one.
+func shapesOf(train, validation []*port.Sample, n int) []port.Shape {
+	seen := map[string]port.Shape{}
+	for _, s := range train {
+		sh := shapeOf(s, n)
+		seen[fmt.Sprint(sh)] = sh
+	}
+	for _, s := range validation {
+		sh := shapeOf(s, 1)
+		seen[fmt.Sprint(sh)] = sh
+	}
+	keys := make([]string, 0, len(seen))
+	for k := range seen {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	out := make([]port.Shape, len(keys))
+	for i, k := range keys {
+		out[i] = seen[k]
+	}
+	return out
+}
+
+// datasetOf names the training samples for the state.
+func datasetOf(train []*port.Sample) []string {
+	out := make([]string, len(train))
+	for i, s := range train {
+		out[i] = fmt.Sprintf("%s×%d", s.ID, max(1, s.Repeats))
+	}
+	slices.Sort(out)
+	return out
+}

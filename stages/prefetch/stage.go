@@ -1,0 +1,265 @@
+package prefetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"longship/cache"
+	"longship/gpu"
+	"longship/gpu/memory"
+	"longship/internal/device"
+	"longship/internal/flux2"
+	"longship/internal/rng"
+	"longship/internal/runstate"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+// stagedAhead is how many batches wait between prefetch and train, beside the
+// one that prefetch fills and the one that train works on.
+const stagedAhead = 1
+
+// Factory makes the stage.
+func Factory() pipeline.Factory {
+	return pipeline.Factory{
+		Type:    "prefetch",
+		Summary: "joins samples into batches and brings batches and weights to the device ahead of the step",
+		Default: func() any { return Default() },
+		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			return &stage{
+				set: set, cfg: *cfg.(*Config),
+				samples: pipeline.NewIn[port.Sample]("samples", pipeline.Needs("latent", "text")),
+				weights: pipeline.NewIn[*memory.WeightSet]("weights"),
+				batches: pipeline.NewOut[*port.Batch]("batches", pipeline.Capacity(stagedAhead)),
+			}, nil
+		},
+	}
+}
+
+type stage struct {
+	set     pipeline.Settings
+	cfg     Config
+	samples *pipeline.In[port.Sample]
+	weights *pipeline.In[*memory.WeightSet]
+	batches *pipeline.Out[*port.Batch]
+
+	closers []func() error
+}
+
+func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.samples, s.weights, s.batches} }
+
+// Run waits for every sample and the weights, then serves batches until train
+// takes no more.
+func (s *stage) Run(ctx context.Context) error {
+	train, validation, err := s.drain(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := s.weights.Recv(ctx)
+	if err != nil {
+		if errors.Is(err, io.EOF) && stopped(s.set.Env) {
+			return nil
+		}
+		return fmt.Errorf("receive weights: %w", err)
+	}
+	s.onClose(set.Close)
+	if stopped(s.set.Env) {
+		return nil
+	}
+	if len(train) == 0 {
+		return fmt.Errorf("no sample to train on: the dataset gave %d, all for validation", len(validation))
+	}
+	resume, err := runstate.Shared(ctx, s.set.Env)
+	if err != nil {
+		return err
+	}
+	src, st, slots, err := s.prepare(ctx, set, train, validation)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, src, st, slots, newOrder(s.set.Env.Seed, train, s.cfg.BatchSize), resume.MicroBatches())
+}
+
+func (s *stage) drain(ctx context.Context) (train, validation []*port.Sample, err error) {
+	for {
+		sample, err := s.samples.Recv(ctx)
+		if errors.Is(err, io.EOF) {
+			return train, validation, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if sample.Validation {
+			validation = append(validation, &sample)
+		} else {
+			train = append(train, &sample)
+		}
+	}
+}
+
+// prepare takes the device and loads everything that stays for the whole run.
+func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, validation []*port.Sample) (*source, *stager, []*slot, error) {
+	fail := func(err error) (*source, *stager, []*slot, error) { return nil, nil, nil, err }
+	cfg, err := flux2.ParseConfig(set.Config)
+	if err != nil {
+		return fail(err)
+	}
+	w := widths{latent: cfg.InChannels, text: cfg.TextDim}
+	all := append(append([]*port.Sample{}, train...), validation...)
+	stores, err := s.openCaches(ctx, all)
+	if err != nil {
+		return fail(err)
+	}
+	dev, budget, err := device.Open(ctx, s.set.Env)
+	if err != nil {
+		return fail(err)
+	}
+	// Everything from here to the end of the run is this stage's and train's:
+	// the lease is for the whole card.
+	release, err := budget.Acquire(ctx, s.set.ID, budget.Total())
+	if err != nil {
+		return fail(err)
+	}
+	s.onClose(func() error { release(); return nil })
+
+	src := &source{dev: dev, set: set, validation: validation, dataset: datasetOf(train),
+		shapes: shapesOf(train, validation, s.cfg.BatchSize)}
+	var bytes int64
+	for _, sh := range src.shapes {
+		bytes = max(bytes, layoutOf(nil, sh, w).bytes)
+	}
+	stream := func(name string) (*stager, error) {
+		st, err := dev.NewStream(name)
+		if err != nil {
+			return nil, err
+		}
+		s.onClose(st.Close)
+		return &stager{stores: stores, stream: st, widths: w}, nil
+	}
+	st, err := stream("inputs")
+	if err != nil {
+		return fail(err)
+	}
+	if src.stager, err = stream("validation inputs"); err != nil {
+		return fail(err)
+	}
+	slots := make([]*slot, stagedAhead+3)
+	for i := range slots {
+		if slots[i], err = newSlot(dev, bytes); err != nil {
+			return fail(err)
+		}
+		s.onClose(slots[i].close)
+	}
+	src.slot, slots = slots[0], slots[1:]
+	if src.streamer, err = s.load(ctx, dev, set); err != nil {
+		return fail(err)
+	}
+	return src, st, slots, nil
+}
+
+func (s *stage) openCaches(ctx context.Context, samples []*port.Sample) (map[string]*cache.Store, error) {
+	stores := map[string]*cache.Store{}
+	for _, sample := range samples {
+		for _, dir := range []string{sample.LatentCache, sample.TextCache} {
+			if _, ok := stores[dir]; ok {
+				continue
+			}
+			store, err := cache.Shared(ctx, s.set.Env, dir)
+			if err != nil {
+				return nil, err
+			}
+			stores[dir] = store
+		}
+	}
+	return stores, nil
+}
+
+// load brings the weights to the device and into pinned memory.
+func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet) (*memory.Streamer, error) {
+	share, auto, err := s.cfg.share()
+	if err != nil {
+		return nil, err
+	}
+	if auto {
+		share = 0
+		if dev.Info().Kind != "cpu" {
+			return nil, fmt.Errorf("offload: auto is planned for the CPU device only; give a share of bytes, 0 to 1")
+		}
+	}
+	streamed := memory.Spread(set.Units, share)
+	part, all := memory.Streamed(set.Units, streamed)
+	start := time.Now()
+	streamer, err := memory.NewStreamer(ctx, dev, set, memory.Options{
+		Streamed: streamed, Slots: s.cfg.Ring,
+		Progress: func(done, total int64) { s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of weights") },
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(streamer.Close)
+	s.set.Log.Info("weights are in place", "units", len(set.Units), "streamed_mib", part>>20, "of_mib", all>>20, "seconds", time.Since(start).Seconds())
+	s.set.Summarise("streamed", fmt.Sprintf("%.0f %% of %.1f MiB of block weights", 100*float64(part)/float64(max(all, 1)), float64(all)/(1<<20)))
+	return streamer, nil
+}
+
+// serve stages batch after batch until train takes no more.
+func (s *stage) serve(ctx context.Context, src *source, st *stager, slots []*slot, o *order, from int) error {
+	free := make(chan *slot, len(slots))
+	for _, sl := range slots {
+		free <- sl
+	}
+	for k := from; ; k++ {
+		var sl *slot
+		select {
+		case sl = <-free:
+		case <-s.batches.Done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		samples := o.batch(k)
+		dropped := make([]bool, len(samples))
+		for i, sample := range samples {
+			dropped[i] = rng.New(s.set.Env.Seed, "caption_dropout", k, i, sample.ID).Float64(0) < sample.Dropout
+		}
+		b, err := st.stage(ctx, sl, k, samples, dropped)
+		if err != nil {
+			return err
+		}
+		b.Source = src
+		b.Free = func(after gpu.Event) {
+			sl.after = after
+			free <- sl
+		}
+		if err := s.batches.Send(ctx, b); err != nil {
+			if errors.Is(err, pipeline.ErrDone) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (s *stage) onClose(fn func() error) { s.closers = append(s.closers, fn) }
+
+// Close frees everything, in reverse order.
+func (s *stage) Close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+func stopped(env *pipeline.Env) bool {
+	select {
+	case <-env.Stopping():
+		return true
+	default:
+		return false
+	}
+}
