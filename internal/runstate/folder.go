@@ -107,8 +107,9 @@ func (f Folder) partials() (paths []string, err error) {
 }
 
 // Lock takes the run for this process, making its folder. Of two runs of one
-// name and folder the second gets a *folderlock.BusyError that names the first.
-func (f Folder) Lock(ctx context.Context) (*folderlock.Lock, error) {
+// name and folder the second gets a *folderlock.BusyError that names the first,
+// or, where wait is not nil, has it called with that and waits.
+func (f Folder) Lock(ctx context.Context, wait func(*folderlock.BusyError)) (*folderlock.Lock, error) {
 	if err := os.MkdirAll(f.stateDir(), 0o755); err != nil {
 		return nil, fmt.Errorf("output folder: %w", err)
 	}
@@ -117,8 +118,8 @@ func (f Folder) Lock(ctx context.Context) (*folderlock.Lock, error) {
 		return nil, fmt.Errorf("output folder: %w", err)
 	}
 	return folderlock.Take(ctx, dir, folderlock.Options{
-		What: "the output of run " + f.Name + " in", Run: f.Name,
-		Way: "wait until it has ended, or give this run another name",
+		What: "the output of run " + f.Name + " in", Run: f.Name, Wait: wait,
+		Way: "wait for it with --wait, or give this run another name",
 	})
 }
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func child(job, output string) int {
 	ctx := context.Background()
 	f := In(output, "cat")
-	if _, err := f.Lock(ctx); err != nil {
+	if _, err := f.Lock(ctx, nil); err != nil {
 		fmt.Println(err)
 		return 1
 	}

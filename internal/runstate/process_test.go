@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"longship/cache/folderlock"
+	"longship/pipeline"
 )
 
 // start starts a second process on the run and waits until it has the lock.
@@ -68,28 +69,57 @@ func TestKilledWhileSaving(t *testing.T) {
 func TestLock(t *testing.T) {
 	output := t.TempDir()
 	other, _ := start(t, "hold", output)
-	_, err := In(output, "cat").Lock(t.Context())
+	_, err := In(output, "cat").Lock(t.Context(), nil)
 	var busy *folderlock.BusyError
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, other.Process.Pid, busy.Holder.PID)
 	require.ErrorContains(t, err, fmt.Sprintf("in use by process %d (run %q", other.Process.Pid, "cat"))
 
-	lock, err := In(output, "dog").Lock(t.Context())
+	lock, err := In(output, "dog").Lock(t.Context(), nil)
 	require.NoError(t, err, "another run is no hindrance")
 	require.NoError(t, lock.Release())
 
 	require.NoError(t, other.Process.Kill())
 	other.Wait()
-	lock, err = In(output, "cat").Lock(t.Context())
+	lock, err = In(output, "cat").Lock(t.Context(), nil)
 	require.NoError(t, err, "a killed run holds nothing")
-	_, err = In(output, "cat").Lock(t.Context())
+	_, err = In(output, "cat").Lock(t.Context(), nil)
 	require.ErrorIs(t, err, folderlock.ErrHeldHere)
 	require.NoError(t, lock.Release())
 }
 
+func TestShared(t *testing.T) {
+	env := &pipeline.Env{Name: "cat", Output: t.TempDir()}
+	run, err := Shared(t.Context(), env)
+	require.NoError(t, err)
+	require.Nil(t, run.Checkpoint)
+	require.Zero(t, run.MicroBatches())
+	again, err := Shared(t.Context(), env)
+	require.NoError(t, err)
+	require.Same(t, run, again)
+	st := stateAt(7)
+	st.Counters["micro_batches"] = 14
+	_, err = run.Save(t.Context(), bf16(0), st)
+	require.NoError(t, err)
+
+	other := &pipeline.Env{Name: "cat", Output: env.Output}
+	_, err = Shared(t.Context(), other)
+	require.ErrorIs(t, err, folderlock.ErrHeldHere)
+	require.NoError(t, env.Close())
+	run, err = Shared(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, 7, run.Checkpoint.Step)
+	require.Equal(t, 14, run.MicroBatches())
+	aside, err := run.Restart()
+	require.NoError(t, err)
+	require.DirExists(t, aside)
+	require.Nil(t, run.Checkpoint)
+	require.NoError(t, other.Close())
+}
+
 func TestRestart(t *testing.T) {
 	f := In(t.TempDir(), "cat")
-	lock, err := f.Lock(t.Context())
+	lock, err := f.Lock(t.Context(), nil)
 	require.NoError(t, err)
 	defer lock.Release()
 	aside, err := f.Restart()
