@@ -62,6 +62,10 @@ func (e *EMA) Update(c *ops.Ctx, block int, flag tensor.Tensor) {
 	}
 }
 
+// Block returns the average of a block's values, laid out like them; the zero
+// Tensor for a block without parameters.
+func (e *EMA) Block(block int) tensor.Tensor { return e.blocks[block].average }
+
 // Average returns the average of a parameter.
 func (e *EMA) Average(param string) tensor.Tensor { return e.params[param] }
 

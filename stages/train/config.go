@@ -1,0 +1,205 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"longship/internal/flow"
+	"longship/internal/optim"
+	"longship/pipeline"
+)
+
+// Config is what the user writes. Keys that ai-toolkit has keep its names.
+type Config struct {
+	Steps                int     `yaml:"steps" jsonschema_description:"optimiser steps of the run"`
+	LR                   float64 `yaml:"lr" jsonschema_description:"learning rate"`
+	LRScheduler          string  `yaml:"lr_scheduler" jsonschema:"enum=constant,enum=constant_with_warmup,enum=linear,enum=cosine" jsonschema_description:"linear and cosine fall to zero at the last step"`
+	LRWarmupSteps        int     `yaml:"lr_warmup_steps" jsonschema_description:"steps in which the learning rate rises from zero; not for constant"`
+	GradientAccumulation int     `yaml:"gradient_accumulation" jsonschema_description:"micro-batches whose gradients are averaged in a step"`
+
+	Optimizer       string          `yaml:"optimizer" jsonschema:"enum=adamw,enum=adamw8bit" jsonschema_description:"adamw8bit keeps the moments of tensors of 4096 elements and more in 8 bits"`
+	OptimizerParams OptimizerParams `yaml:"optimizer_params"`
+	Clip            Clip            `yaml:"clip"`
+	MaxGradNorm     float64         `yaml:"max_grad_norm" jsonschema_description:"ai-toolkit's name of clip.norm; 0 leaves clip.norm as it is"`
+	EMA             EMA             `yaml:"ema_config"`
+
+	Network Network `yaml:"network"`
+
+	TimestepType      string  `yaml:"timestep_type" jsonschema:"enum=linear,enum=sigmoid,enum=weighted,enum=shift,enum=none,enum=logit_normal,enum=mode,enum=cosmap,enum=sigma_sqrt" jsonschema_description:"how noise levels are drawn and weighted: ai-toolkit's linear, sigmoid, weighted, shift, or a weighting scheme of the diffusers scripts"`
+	ContentOrStyle    string  `yaml:"content_or_style" jsonschema:"enum=balanced,enum=content,enum=style" jsonschema_description:"content favours high noise, style low noise"`
+	MinDenoisingSteps int     `yaml:"min_denoising_steps" jsonschema_description:"least timestep index; 0 is pure noise"`
+	MaxDenoisingSteps int     `yaml:"max_denoising_steps" jsonschema_description:"greatest timestep index"`
+	LogitMean         float64 `yaml:"logit_mean" jsonschema_description:"of timestep_type logit_normal"`
+	LogitStd          float64 `yaml:"logit_std" jsonschema_description:"of timestep_type logit_normal"`
+	ModeScale         float64 `yaml:"mode_scale" jsonschema_description:"of timestep_type mode"`
+	Guidance          float64 `yaml:"guidance" jsonschema_description:"embedded guidance that a model with a guidance embedder is trained at"`
+
+	ValidateEvery int    `yaml:"validate_every" jsonschema_description:"steps between two validation losses; 0 measures the first and last step only"`
+	MaxNonFinite  int    `yaml:"max_nonfinite" jsonschema_description:"steps in a row with a loss that is not finite after which the run stops"`
+	Recompute     string `yaml:"recompute" jsonschema:"enum=block,enum=none" jsonschema_description:"block keeps the input of each block and computes the block again for its gradients; none keeps all activations"`
+	DType         string `yaml:"dtype" jsonschema:"enum=auto,enum=fp32,enum=bf16" jsonschema_description:"type of activations; auto is fp32 on the CPU and bf16 on CUDA"`
+}
+
+// OptimizerParams are AdamW's constants.
+type OptimizerParams struct {
+	Betas       []float64 `yaml:"betas,flow" jsonschema_description:"decay of the first and second moment"`
+	Eps         float64   `yaml:"eps" jsonschema_description:"added to the root of the second moment"`
+	WeightDecay float64   `yaml:"weight_decay" jsonschema_description:"decoupled weight decay"`
+}
+
+// Clip says how gradients are clipped.
+type Clip struct {
+	Norm  float64 `yaml:"norm" jsonschema_description:"greatest L2 norm of the gradients"`
+	Scope string  `yaml:"scope" jsonschema:"enum=global,enum=block,enum=none" jsonschema_description:"what the norm is taken over; block and none update each block inside the backward pass"`
+}
+
+// EMA says whether a smoothed copy of the adapter is kept and saved.
+type EMA struct {
+	Use   bool    `yaml:"use_ema" jsonschema_description:"save and validate an exponential moving average of the adapter"`
+	Decay float64 `yaml:"ema_decay" jsonschema_description:"share of the average that a step keeps"`
+}
+
+// Network is the adapter to train.
+type Network struct {
+	Type        string   `yaml:"type" jsonschema:"enum=lora"`
+	Rank        int      `yaml:"rank" jsonschema_description:"inner width of the adapter"`
+	Alpha       float64  `yaml:"alpha" jsonschema_description:"the adapter's output is scaled by alpha/rank; 0 is alpha = rank"`
+	Linear      int      `yaml:"linear" jsonschema_description:"ai-toolkit's name of rank; 0 leaves rank as it is"`
+	LinearAlpha float64  `yaml:"linear_alpha" jsonschema_description:"ai-toolkit's name of alpha; 0 leaves alpha as it is"`
+	Targets     []string `yaml:"targets,flow" jsonschema_description:"globs of module names, fused (double_blocks.0.img_attn.qkv) or diffusers' (to_q); empty takes every Linear inside the blocks"`
+	Exclude     []string `yaml:"exclude,flow" jsonschema_description:"globs of modules to leave out"`
+	Init        string   `yaml:"init" jsonschema:"enum=kaiming,enum=gaussian" jsonschema_description:"of A: kaiming is uniform within 1/sqrt(in), gaussian is N(0, 1/rank²); B is zero"`
+}
+
+// Default returns the config with every default.
+func Default() *Config {
+	return &Config{
+		Steps: 1000, LR: 1e-4, LRScheduler: optim.Constant, GradientAccumulation: 1,
+		Optimizer:       optim.AdamW,
+		OptimizerParams: OptimizerParams{Betas: []float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.01},
+		Clip:            Clip{Norm: 1, Scope: scopeGlobal},
+		EMA:             EMA{Decay: 0.999},
+		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, Init: "kaiming"},
+		TimestepType:    flow.Weighted, ContentOrStyle: flow.Balanced, MaxDenoisingSteps: flow.Steps - 1,
+		LogitStd: 1, ModeScale: 1.29, Guidance: 1,
+		ValidateEvery: 100, MaxNonFinite: 10, Recompute: recomputeBlock, DType: "auto",
+	}
+}
+
+const (
+	scopeGlobal = "global"
+	scopeBlock  = "block"
+	scopeNone   = "none"
+
+	recomputeBlock = "block"
+	recomputeNone  = "none"
+)
+
+func (c *Config) clipNorm() float64 { return firstSet(c.MaxGradNorm, c.Clip.Norm) }
+
+func (n *Network) rank() int { return firstSet(n.Linear, n.Rank) }
+
+func (n *Network) alpha() float64 { return firstSet(n.LinearAlpha, n.Alpha, float64(n.rank())) }
+
+func firstSet[T int | float64](vs ...T) T {
+	for _, v := range vs {
+		if v != 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+func (c *Config) timesteps() flow.Timesteps {
+	return flow.Timesteps{
+		Type: c.TimestepType, ContentOrStyle: c.ContentOrStyle, Min: c.MinDenoisingSteps, Max: c.MaxDenoisingSteps,
+		LogitMean: c.LogitMean, LogitStd: c.LogitStd, ModeScale: c.ModeScale,
+	}
+}
+
+func (c *Config) schedule() optim.Schedule {
+	return optim.Schedule{Name: c.LRScheduler, Base: c.LR, Warmup: c.LRWarmupSteps, Total: c.Steps}
+}
+
+// Validate returns every fault.
+func (c *Config) Validate() error {
+	var errs []error
+	fault := func(path, format string, args ...any) {
+		errs = append(errs, &pipeline.FieldError{Path: path, Msg: fmt.Sprintf(format, args...)})
+	}
+	atLeast := func(path string, v, least int) {
+		if v < least {
+			fault(path, "%d is below %d", v, least)
+		}
+	}
+	between := func(path string, v, lo, hi float64) {
+		if !(v >= lo && v <= hi) {
+			fault(path, "%v is not between %v and %v", v, lo, hi)
+		}
+	}
+	oneOf := func(path, v string, known ...string) {
+		if !slices.Contains(known, v) {
+			fault(path, "%q is none of %s", v, strings.Join(known, ", "))
+		}
+	}
+	atLeast("steps", c.Steps, 1)
+	between("lr", c.LR, 0, 10)
+	oneOf("lr_scheduler", c.LRScheduler, optim.Schedules...)
+	atLeast("lr_warmup_steps", c.LRWarmupSteps, 0)
+	if c.LRScheduler == optim.Constant && c.LRWarmupSteps > 0 {
+		fault("lr_warmup_steps", "the schedule constant has no warm-up; use lr_scheduler: %s", optim.ConstantWithWarmup)
+	}
+	atLeast("gradient_accumulation", c.GradientAccumulation, 1)
+	oneOf("optimizer", c.Optimizer, optim.AdamW, optim.AdamW8bit)
+	if len(c.OptimizerParams.Betas) != 2 {
+		fault("optimizer_params.betas", "%d numbers, not 2", len(c.OptimizerParams.Betas))
+	}
+	for _, b := range c.OptimizerParams.Betas {
+		if !(b >= 0 && b < 1) {
+			fault("optimizer_params.betas", "%v is not at least 0 and below 1", b)
+		}
+	}
+	if !(c.OptimizerParams.Eps > 0 && c.OptimizerParams.Eps < 1) {
+		fault("optimizer_params.eps", "%v is not between 0 and 1", c.OptimizerParams.Eps)
+	}
+	between("optimizer_params.weight_decay", c.OptimizerParams.WeightDecay, 0, 1)
+	oneOf("clip.scope", c.Clip.Scope, scopeGlobal, scopeBlock, scopeNone)
+	if !(c.clipNorm() > 0) {
+		fault("clip.norm", "%v is not positive; scope: none clips nothing", c.clipNorm())
+	}
+	between("ema_config.ema_decay", c.EMA.Decay, 0, 1)
+	errs = append(errs, c.Network.faults()...)
+	faults := c.timesteps().Faults()
+	for _, key := range slices.Sorted(maps.Keys(faults)) {
+		fault(key, "%s", faults[key])
+	}
+	between("guidance", c.Guidance, 0, 100)
+	atLeast("validate_every", c.ValidateEvery, 0)
+	atLeast("max_nonfinite", c.MaxNonFinite, 1)
+	oneOf("recompute", c.Recompute, recomputeBlock, recomputeNone)
+	oneOf("dtype", c.DType, "auto", "fp32", "bf16")
+	return errors.Join(errs...)
+}
+
+func (n *Network) faults() []error {
+	var errs []error
+	fault := func(path, format string, args ...any) {
+		errs = append(errs, &pipeline.FieldError{Path: "network." + path, Msg: fmt.Sprintf(format, args...)})
+	}
+	if n.Type != "lora" {
+		fault("type", "%q is not known; there is lora", n.Type)
+	}
+	if n.rank() < 1 {
+		fault("rank", "%d is below 1", n.rank())
+	}
+	if !(n.alpha() > 0) {
+		fault("alpha", "%v is not positive", n.alpha())
+	}
+	if n.Init != "kaiming" && n.Init != "gaussian" {
+		fault("init", "%q is neither kaiming nor gaussian", n.Init)
+	}
+	return errs
+}

@@ -1,0 +1,62 @@
+package train
+
+import (
+	"fmt"
+
+	"longship/gpu"
+	"longship/gpu/memory"
+	"longship/gpu/ops"
+	"longship/gpu/tensor"
+	"longship/internal/flux2"
+	"longship/stages/port"
+)
+
+// measure returns the bytes of workspace that a pass over the largest of the
+// run's shapes takes: the passes themselves, run on a device that does nothing.
+func (t *trainer) measure(source memory.Source) (int64, error) {
+	planner, ok := source.(memory.Planner)
+	if !ok {
+		return 0, fmt.Errorf("a source of type %T does not say how its weights are shaped", source)
+	}
+	dev := gpu.NewDiscard()
+	stream, err := dev.NewStream("dry run")
+	if err != nil {
+		return 0, err
+	}
+	arena := tensor.MeasuringArena()
+	dry := *t
+	dry.compute = stream
+	dry.ctx = &ops.Ctx{Stream: stream, Arena: arena, Act: t.act}
+	if dry.model, err = flux2.New(t.plan.model, planner.Layout(), t.set); err != nil {
+		return 0, err
+	}
+	if err := dry.model.Prepare(dev, stream, modelShapes(t.shapes)...); err != nil {
+		return 0, err
+	}
+	for _, sh := range t.shapes {
+		b := blank(sh, t.plan.model)
+		d, _ := t.draws.layout(nil, sh)
+		d.slot = &drawSlot{}
+		if err := dry.micro(b, &d, 0, false, 0); err != nil {
+			return 0, err
+		}
+		if err := dry.forward(b, &d, dry.board.loss(0), dry.board.loss(0)); err != nil {
+			return 0, err
+		}
+	}
+	return arena.Peak(), stream.Sync()
+}
+
+// blank is a batch of a shape without memory.
+func blank(sh port.Shape, c flux2.Config) *port.Batch {
+	image, refs := sh.Tokens()
+	b := &port.Batch{
+		Items: make([]port.Item, sh.B), Shape: sh,
+		Latent: tensor.New(nil, 0, tensor.F32, sh.B, image, c.InChannels),
+		Text:   tensor.New(nil, 0, tensor.F32, sh.B, sh.L, c.TextDim),
+	}
+	if refs > 0 {
+		b.Refs = tensor.New(nil, 0, tensor.F32, sh.B, refs, c.InChannels)
+	}
+	return b
+}
