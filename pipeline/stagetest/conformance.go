@@ -52,7 +52,7 @@ func Conformance(t *testing.T, f pipeline.Factory, config string, head ...string
 		closeTwice(t, alone(t, f, config, t.TempDir(), head))
 	})
 	t.Run("an unknown key is refused", func(t *testing.T) {
-		_, err := parse(f, config, t.TempDir(), head, "no_such_key")
+		_, _, err := parse(f, config, t.TempDir(), head, "no_such_key")
 		if err == nil || !strings.Contains(err.Error(), `unknown key "no_such_key"`) {
 			t.Errorf("error %v", err)
 		}
@@ -61,12 +61,12 @@ func Conformance(t *testing.T, f pipeline.Factory, config string, head ...string
 	t.Run("cancelled before it starts", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		runCancelled(t, alone(t, f, config, t.TempDir(), head), ctx)
+		runCancelled(t, f, config, head, ctx)
 	})
 	t.Run("cancelled while it waits", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(50*time.Millisecond, cancel)
-		runCancelled(t, alone(t, f, config, t.TempDir(), head), ctx)
+		runCancelled(t, f, config, head, ctx)
 		cancel()
 	})
 }
@@ -74,20 +74,22 @@ func Conformance(t *testing.T, f pipeline.Factory, config string, head ...string
 // alone makes the stage of a config.
 func alone(t *testing.T, f pipeline.Factory, config, dir string, head []string) pipeline.Stage {
 	t.Helper()
-	stage, err := parse(f, config, dir, head)
+	stage, _, err := parse(f, config, dir, head)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return stage
 }
 
-// parse makes the stage of a config as the engine does, with further keys.
-func parse(f pipeline.Factory, config, dir string, head []string, keys ...string) (pipeline.Stage, error) {
+// parse makes the stage of a config as the engine does, with further keys, and
+// the environment that it was given.
+func parse(f pipeline.Factory, config, dir string, head []string, keys ...string) (pipeline.Stage, *pipeline.Env, error) {
 	var made pipeline.Stage
+	var env *pipeline.Env
 	spy := f
 	spy.New = func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
 		s, err := f.New(set, cfg)
-		made = s
+		made, env = s, set.Env
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +97,11 @@ func parse(f pipeline.Factory, config, dir string, head []string, keys ...string
 	}
 	reg, err := pipeline.NewRegistry(spy)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var body map[string]any
 	if err := yaml.Unmarshal([]byte(config), &body); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if body == nil {
 		body = map[string]any{}
@@ -109,13 +111,13 @@ func parse(f pipeline.Factory, config, dir string, head []string, keys ...string
 	}
 	src, err := yaml.Marshal(map[string]any{"stages": []any{map[string]any{f.Type: body}}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	src = append([]byte(strings.Join(head, "\n")+"\n"), src...)
 	if _, err := reg.Parse(src, pipeline.Options{Dir: dir}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return made, nil
+	return made, env, nil
 }
 
 // portless hides the ports, so that a stage alone is a whole pipeline.
@@ -138,9 +140,14 @@ func closeTwice(t *testing.T, s pipeline.Stage) {
 }
 
 // runCancelled runs the stage with inputs on which nothing comes until ctx ends,
-// and checks that it returns, closes and leaves no goroutine.
-func runCancelled(t *testing.T, s pipeline.Stage, ctx context.Context) {
+// and checks that it returns, closes and leaves no goroutine once what it shares
+// with other stages is closed too.
+func runCancelled(t *testing.T, f pipeline.Factory, config string, head []string, ctx context.Context) {
 	t.Helper()
+	s, env, err := parse(f, config, t.TempDir(), head)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := goleak.IgnoreCurrent()
 	pipeline.Starve(s)
 	returned := make(chan error, 1)
@@ -153,6 +160,9 @@ func runCancelled(t *testing.T, s pipeline.Stage, ctx context.Context) {
 		t.Fatalf("Run has not returned %v after it was cancelled", cancelWithin)
 	}
 	closeTwice(t, s)
+	if err := env.Close(); err != nil {
+		t.Errorf("close what was shared: %v", err)
+	}
 	goleak.VerifyNone(t, before)
 }
 

@@ -32,7 +32,7 @@ func TestBadInput(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.Symlink("gone.jpg", at("dangling.jpg")))
 	require.NoError(t, os.Symlink("loop.jpg", at("loop.jpg")))
-	require.NoError(t, os.Symlink("..", at("sub/up")))                      // a circle
+	require.NoError(t, os.Symlink("..", at("sub/up")))                       // a circle
 	require.NoError(t, os.Symlink(filepath.Join(dir, "sub"), at("z-again"))) // a folder met before
 	require.NoError(t, os.Symlink("good.png", at("link.png")))
 	require.NoError(t, syscall.Mkfifo(at("pipe.jpg"), 0o644))
