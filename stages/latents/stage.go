@@ -1,0 +1,140 @@
+package latents
+
+import (
+	"context"
+	"errors"
+
+	"longship/cache"
+	"longship/internal/device"
+	"longship/internal/hostmem"
+	"longship/internal/modelpath"
+	"longship/internal/vae"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+// Factory makes the stage.
+func Factory() pipeline.Factory {
+	return pipeline.Factory{
+		Type:    "latents",
+		Summary: "encodes images with the VAE into the cache",
+		Default: func() any { return Default() },
+		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			s := &stage{set: set, cfg: cfg.(*Config), in: pipeline.NewIn[port.Sample]("samples")}
+			s.out = pipeline.NewOut[port.Sample]("encoded", pipeline.Forwards(s.in), pipeline.Adds("latent"))
+			s.find = s.findVAE
+			return s, nil
+		},
+	}
+}
+
+type stage struct {
+	set pipeline.Settings
+	cfg *Config
+	in  *pipeline.In[port.Sample]
+	out *pipeline.Out[port.Sample]
+
+	find func(ctx context.Context, store *cache.Store) (source, error) // findVAE; another in tests
+}
+
+// source is an autoencoder that has been found but not loaded.
+type source struct {
+	keys  keys
+	open  func(ctx context.Context, sizes []port.Bucket) (encoder, error)
+	close func() error
+}
+
+func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.in, s.out} }
+
+// Run first takes all samples, which are small, and then encodes: while it
+// holds a lease on the card it waits for nobody, so stages that take turns on
+// a small card cannot wait for each other.
+func (s *stage) Run(ctx context.Context) error {
+	store, err := cache.Shared(ctx, s.set.Env, string(s.cfg.Cache))
+	if err != nil {
+		return err
+	}
+	samples, err := s.collect(ctx)
+	if err != nil || len(samples) == 0 {
+		return err
+	}
+	src, err := s.find(ctx, store)
+	if err != nil {
+		return err
+	}
+	list := listImages(samples)
+	w := work{store: store, keys: src.keys, workers: s.cfg.Workers, open: src.open}
+	n, err := w.run(ctx, list.images, s.sender(ctx, samples, list, store.Dir()))
+	s.set.Summarise("latents encoded", n.encoded)
+	s.set.Summarise("latents found in the cache", n.hits)
+	err = errors.Join(err, src.close())
+	if errors.Is(err, errStopped) || errors.Is(err, pipeline.ErrDone) {
+		return nil
+	}
+	return err
+}
+
+// collect takes all samples, nil if the user asked the run to stop.
+func (s *stage) collect(ctx context.Context) ([]port.Sample, error) {
+	var samples []port.Sample
+	err := pipeline.Each(ctx, s.set, s.in, func(_ context.Context, sample port.Sample) error {
+		samples = append(samples, sample)
+		return nil
+	})
+	if s.set.Env.Stopped() {
+		return nil, err
+	}
+	return samples, err
+}
+
+// findVAE finds the autoencoder of the run's model.
+func (s *stage) findVAE(ctx context.Context, store *cache.Store) (source, error) {
+	path, err := modelpath.VAE(s.set.Env.Model)
+	if err != nil {
+		return source{}, err
+	}
+	files, err := vae.Open(path)
+	if err != nil {
+		return source{}, err
+	}
+	ks, err := newKeys(ctx, store, files, s.cfg.options(path))
+	if err != nil {
+		return source{}, errors.Join(err, files.Close())
+	}
+	open := func(ctx context.Context, sizes []port.Bucket) (encoder, error) { return s.lease(ctx, files, sizes) }
+	return source{keys: ks, open: open, close: files.Close}, nil
+}
+
+// lease takes the autoencoder's whole share of the card and loads it.
+func (s *stage) lease(ctx context.Context, files *vae.Files, sizes []port.Bucket) (encoder, error) {
+	dev, budget, err := device.Open(ctx, s.set.Env)
+	if err != nil {
+		return nil, err
+	}
+	release, err := budget.Acquire(ctx, s.set.ID, files.EncoderBytes(s.cfg.Tile, sides(sizes)...))
+	if err != nil {
+		return nil, err
+	}
+	before := hostmem.Release()
+	enc, err := files.Encoder(ctx, dev, s.cfg.Tile)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s.set.Log.Info("autoencoder loaded", "device", dev.Info().Name, "weights", files.Weights)
+	return &leased{enc, func() {
+		release()
+		s.set.Log.Info("autoencoder unloaded", "host_mib_before", before>>20, "host_mib_after", hostmem.Release()>>20)
+	}}, nil
+}
+
+// leased is an encoder that gives its lease back when it is closed.
+type leased struct {
+	*vae.Encoder
+	release func()
+}
+
+func (l *leased) Close() error {
+	defer l.release()
+	return l.Encoder.Close()
+}

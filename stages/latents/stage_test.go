@@ -1,0 +1,258 @@
+package latents
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"longship/cache"
+	"longship/gpu/cpu"
+	"longship/internal/dtype"
+	"longship/internal/golden"
+	"longship/internal/imageio"
+	"longship/internal/vae"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// picture is a PNG that depends on n.
+func picture(t testing.TB, n, w, h int) []byte {
+	t.Helper()
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			m.Set(x, y, color.RGBA{uint8(x*5 + n), uint8(y * 3), uint8(x*y + 40*n), 255})
+		}
+	}
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, m))
+	return b.Bytes()
+}
+
+// sampleOf writes a file and lists it as dataset does.
+func sampleOf(t testing.TB, path string, data []byte, w, h int) port.Sample {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	return port.Sample{
+		ID: filepath.Base(path), Path: []byte(path), Content: cache.HashBytes(data), Alpha: "drop",
+		Bucket: port.Bucket{W: w, H: h}, Repeats: 1, Weight: 1,
+	}
+}
+
+// feed emits samples, drain keeps what arrives.
+type feed struct {
+	samples []port.Sample
+	out     *pipeline.Out[port.Sample]
+}
+
+func (f *feed) Ports() []pipeline.Port { return []pipeline.Port{f.out} }
+func (f *feed) Run(ctx context.Context) error {
+	for _, s := range f.samples {
+		if err := f.out.Send(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type drain struct {
+	set pipeline.Settings
+	got *[]port.Sample
+	in  *pipeline.In[port.Sample]
+}
+
+func (d *drain) Ports() []pipeline.Port { return []pipeline.Port{d.in} }
+func (d *drain) Run(ctx context.Context) error {
+	return pipeline.Each(ctx, d.set, d.in, func(_ context.Context, s port.Sample) error {
+		*d.got = append(*d.got, s)
+		return nil
+	})
+}
+
+// run sends samples through the stage, whose YAML config is cfg.
+func run(t *testing.T, dir, cfg string, samples ...port.Sample) ([]port.Sample, *pipeline.Result, error) {
+	t.Helper()
+	var got []port.Sample
+	reg, err := pipeline.NewRegistry(
+		pipeline.Factory{Type: "feed", Default: func() any { return &struct{}{} }, New: func(pipeline.Settings, any) (pipeline.Stage, error) {
+			return &feed{samples, pipeline.NewOut[port.Sample]("samples")}, nil
+		}},
+		Factory(),
+		pipeline.Factory{Type: "drain", Default: func() any { return &struct{}{} }, New: func(set pipeline.Settings, _ any) (pipeline.Stage, error) {
+			return &drain{set, &got, pipeline.NewIn[port.Sample]("samples", pipeline.Needs("latent"))}, nil
+		}},
+	)
+	require.NoError(t, err)
+	yaml := fmt.Sprintf("name: test\ndevice: cpu\nmodel: {path: %s}\noutput: out\nstages:\n  - feed: {}\n  - latents: %s\n  - drain: {}\n", golden.Path("tiny-dev"), cfg)
+	p, err := reg.Parse([]byte(yaml), pipeline.Options{Dir: dir})
+	require.NoError(t, err)
+	res, err := p.Run(t.Context(), pipeline.RunOptions{})
+	return got, res, err
+}
+
+// summary returns a value of the run's summary.
+func summary(t *testing.T, res *pipeline.Result, key string) any {
+	t.Helper()
+	for _, e := range res.Summary {
+		if e.Key == key {
+			return e.Value
+		}
+	}
+	t.Fatalf("no %q in the summary %v", key, res.Summary)
+	return nil
+}
+
+// loadLatent reads a latent from a cache folder.
+func loadLatent(t *testing.T, dir string, ref cache.Ref) []float32 {
+	t.Helper()
+	store, err := cache.Open(t.Context(), dir, cache.Options{})
+	require.NoError(t, err)
+	defer store.Close()
+	raw, err := store.Get(t.Context(), ref, nil)
+	require.NoError(t, err)
+	return append([]float32(nil), dtype.View[float32](raw)...)
+}
+
+func TestLatentsAreThoseOfTheAutoencoder(t *testing.T) {
+	dir := t.TempDir()
+	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 90, 70), 64, 48)
+	ref := sampleOf(t, filepath.Join(dir, "r.png"), picture(t, 2, 40, 50), 32, 48)
+	s.References = []port.Reference{{Path: ref.Path, Content: ref.Content, Size: ref.Bucket}}
+	got, _, err := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.Equal(t, filepath.Join(dir, "cache"), got[0].LatentCache)
+
+	dev, err := cpu.New()
+	require.NoError(t, err)
+	files, err := vae.Open(golden.Path("tiny-dev", "vae"))
+	require.NoError(t, err)
+	defer files.Close()
+	enc, err := files.Encoder(t.Context(), dev, 0)
+	require.NoError(t, err)
+	defer enc.Close()
+	want := func(path []byte, fit func(m *imageio.Image) *imageio.Image) []float32 {
+		m, err := imageio.DecodeFile(string(path), imageio.AlphaDrop)
+		require.NoError(t, err)
+		m = fit(m)
+		px := make([]float32, 3*m.W*m.H)
+		m.Planar(px)
+		z, err := enc.Encode(t.Context(), px, m.H, m.W)
+		require.NoError(t, err)
+		return z
+	}
+	require.Equal(t, []int{files.Config.TokenChannels(), 3, 4}, got[0].Latent.Shape)
+	require.Equal(t, want(s.Path, func(m *imageio.Image) *imageio.Image { return m.Cover(64, 48, imageio.Bicubic) }),
+		loadLatent(t, got[0].LatentCache, got[0].Latent))
+	require.Equal(t, want(ref.Path, func(m *imageio.Image) *imageio.Image { return m.Reference(imageio.Bicubic) }),
+		loadLatent(t, got[0].LatentCache, got[0].References[0].Latent))
+}
+
+func TestOnlyWhatIsMissingIsEncoded(t *testing.T) {
+	dir := t.TempDir()
+	var samples []port.Sample
+	for i := range 5 {
+		samples = append(samples, sampleOf(t, filepath.Join(dir, fmt.Sprintf("%d.png", i)), picture(t, i, 40, 40), 32, 32))
+	}
+	again := samples[0]
+	again.ID += " again"
+	samples = append(samples, again)
+
+	encoded := func(samples ...port.Sample) any {
+		t.Helper()
+		got, res, err := run(t, dir, "{cache: ./cache}", samples...)
+		require.NoError(t, err)
+		require.Len(t, got, len(samples))
+		for i, s := range got {
+			require.Equal(t, samples[i].ID, s.ID, "order")
+			require.False(t, s.Latent.IsZero())
+		}
+		return summary(t, res, "latents encoded")
+	}
+	require.Equal(t, 5, encoded(samples...), "first run")
+	require.Equal(t, 0, encoded(samples...), "second run")
+
+	renamed := samples[1]
+	renamed.Path = []byte(filepath.Join(dir, "renamed.png"))
+	require.NoError(t, os.Rename(string(samples[1].Path), string(renamed.Path)))
+	samples[1] = renamed
+	require.Equal(t, 0, encoded(samples...), "after a rename")
+
+	samples[2] = sampleOf(t, string(samples[2].Path), picture(t, 77, 40, 40), 32, 32)
+	require.Equal(t, 1, encoded(samples...), "after a replacement")
+
+	samples[3].Bucket = port.Bucket{W: 48, H: 32}
+	require.Equal(t, 1, encoded(samples...), "in another bucket")
+	samples[3].Alpha = "white"
+	require.Equal(t, 1, encoded(samples...), "over white")
+}
+
+func TestHitsTouchNoDevice(t *testing.T) {
+	dir := t.TempDir()
+	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 40, 40), 32, 32)
+	_, _, err := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(string(s.Path)))
+
+	reg, err := pipeline.NewRegistry(pipeline.Factory{Type: "feed", Default: func() any { return &struct{}{} }, New: func(pipeline.Settings, any) (pipeline.Stage, error) {
+		return &feed{[]port.Sample{s}, pipeline.NewOut[port.Sample]("samples")}, nil
+	}}, Factory())
+	require.NoError(t, err)
+	// A card that this machine does not have: whoever opens it fails.
+	yaml := fmt.Sprintf("name: test\ndevice: cuda:99\nmodel: {path: %s}\noutput: out\nstages:\n  - feed: {}\n  - latents: {cache: ./cache}\n", golden.Path("tiny-dev"))
+	p, err := reg.Parse([]byte(yaml), pipeline.Options{Dir: dir})
+	require.NoError(t, err)
+	_, err = p.Run(t.Context(), pipeline.RunOptions{})
+	require.NoError(t, err)
+}
+
+func TestBadImagesAreSetAside(t *testing.T) {
+	dir := t.TempDir()
+	good := sampleOf(t, filepath.Join(dir, "good.png"), picture(t, 1, 40, 40), 32, 32)
+	cut := sampleOf(t, filepath.Join(dir, "cut.png"), picture(t, 2, 40, 40)[:200], 32, 32)
+	gone := sampleOf(t, filepath.Join(dir, "gone.png"), picture(t, 3, 40, 40), 32, 32)
+	require.NoError(t, os.Remove(string(gone.Path)))
+	changed := sampleOf(t, filepath.Join(dir, "changed.png"), picture(t, 4, 40, 40), 32, 32)
+	require.NoError(t, os.WriteFile(string(changed.Path), picture(t, 5, 40, 40), 0o644))
+	last := sampleOf(t, filepath.Join(dir, "last.png"), picture(t, 6, 40, 40), 32, 32)
+
+	got, res, err := run(t, dir, "{cache: ./cache, workers: 2}", cut, good, gone, changed, last, cut)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Equal(t, "good.png", got[0].ID)
+	require.Equal(t, "last.png", got[1].ID)
+	require.Len(t, res.SetAside, 4)
+	require.Contains(t, fmt.Sprint(res.SetAside), "changed since")
+
+	_, _, err = run(t, t.TempDir(), "{cache: ./cache}", cut, gone)
+	require.ErrorContains(t, err, "none of the 2 images")
+	require.ErrorContains(t, err, "cut.png")
+}
+
+// TestVersion pins what the stage makes: if this fails the same inputs give
+// other latents, and version must be raised.
+func TestVersion(t *testing.T) {
+	if runtime.GOARCH != "amd64" || os.Getenv("LONGSHIP_BLAS") != "" {
+		t.Skip("the last bits of a product depend on the processor's instructions and the BLAS library")
+	}
+	dir := t.TempDir()
+	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 90, 70), 64, 48)
+	got, _, err := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, err)
+	z := loadLatent(t, got[0].LatentCache, got[0].Latent)
+	const pinned = "8073634db870601150129fb4944277015fa4bb721e6c8f9dfbfe485d65e38ef4"
+	require.Equal(t, "latent/1", version, "pin the hash of the new version's output")
+	require.Equal(t, pinned, cache.HashBytes(dtype.Bytes(z)).String(), "the latent of %s has changed", version)
+}
