@@ -7,7 +7,7 @@ import (
 
 // GateResidual is Y = X + Gate[b] · H: a branch joins the residual stream.
 //
-// X, H, Y [B·S, D], Gate [B, D]: row i belongs to sample i / S. Y may be X. The
+// X, H, Y [B·S, D], Gate [B, D]: row i belongs to sample i / S. Y may be X or H. The
 // gradient of X is DY itself; that of H is GateResidualBackward. Without Gate the
 // factor is 1.
 type GateResidual struct {
