@@ -190,6 +190,33 @@ func (h *host) modelOn(c flux2.Config, src memory.Source, ad nn.Adapter, shapes 
 	return m
 }
 
+// dry runs a training pass on a device without memory and returns the bytes of
+// workspace it takes and the kernels it queues.
+func (h *host) dry(c flux2.Config, weights memory.Source, ad nn.Adapter, s flux2.Shape, opt flux2.TrainOptions) (int64, map[string]gpu.Count) {
+	dev := gpu.NewDiscard()
+	st, err := dev.NewStream("dry run")
+	require.NoError(h.t, err)
+	m, err := flux2.New(c, weights, ad)
+	require.NoError(h.t, err)
+	defer m.Close()
+	require.NoError(h.t, m.Prepare(dev, st, s))
+	x := &ops.Ctx{Stream: st, Arena: tensor.MeasuringArena(), Act: tensor.F32}
+	image, refs := s.Tokens()
+	in := flux2.Input{
+		Shape:    s,
+		Tokens:   tensor.New(nil, 0, tensor.F32, s.B, image, c.InChannels),
+		Text:     tensor.New(nil, 0, tensor.F32, s.B, s.L, c.TextDim),
+		Timestep: tensor.New(nil, 0, tensor.F32, s.B),
+		Guidance: tensor.New(nil, 0, tensor.F32, s.B),
+	}
+	if refs > 0 {
+		in.Refs = tensor.New(nil, 0, tensor.F32, s.B, refs, c.InChannels)
+	}
+	require.NoError(h.t, m.Train(x, in, func(*ops.Ctx, tensor.Tensor, tensor.Tensor) {}, opt))
+	require.NoError(h.t, st.Close())
+	return x.Arena.Peak(), dev.Counts()
+}
+
 // near compares values with the reference's.
 func near(t testing.TB, what string, want, got []float32, tol float64) {
 	t.Helper()

@@ -372,7 +372,7 @@ func clearWithNaN(s []float32) {
 	}
 }
 
-func TestMeasuredWorkspaceIsExact(t *testing.T) {
+func TestDryRunGivesTheExactWorkspace(t *testing.T) {
 	h, c := newHost(t), tiny()
 	set := h.loras(c, 3)
 	src, err := memory.NewResident(context.Background(), h.dev, weightSet(c, tensor.E5M2, random))
@@ -384,16 +384,13 @@ func TestMeasuredWorkspaceIsExact(t *testing.T) {
 	var pred []float32
 	for _, keep := range []bool{false, true} {
 		opt := flux2.TrainOptions{Keep: keep}
-		needs, err := flux2.Measure(c, src, set, tensor.F32, []flux2.Shape{tinyShape}, func(m *flux2.Model, c *ops.Ctx, in flux2.Input) error {
-			return m.Train(c, in, squared(target, &loss, &pred), opt)
-		})
-		require.NoError(t, err)
-		require.NoError(t, m.Train(h.ctx(needs[0].Workspace), in, squared(target, &loss, &pred), opt))
+		size, _ := h.dry(c, src.Layout(), set, tinyShape, opt)
+		require.NoError(t, m.Train(h.ctx(size), in, squared(target, &loss, &pred), opt))
 		require.NoError(t, h.stream.Sync())
 
 		small, err := h.dev.NewStream("small")
 		require.NoError(t, err)
-		ctx := &ops.Ctx{Stream: small, Act: tensor.F32, Arena: tensor.NewArena(h.alloc(needs[0].Workspace-1), small.Fail)}
+		ctx := &ops.Ctx{Stream: small, Act: tensor.F32, Arena: tensor.NewArena(h.alloc(size-1), small.Fail)}
 		require.NoError(t, m.Train(ctx, in, squared(target, &loss, &pred), opt))
 		require.ErrorIs(t, small.Close(), gpu.ErrOutOfMemory)
 	}
@@ -414,14 +411,10 @@ func TestWorkOfAStep(t *testing.T) {
 		return n
 	})
 	for _, keep := range []bool{false, true} {
-		needs, err := flux2.Measure(c, memory.Layout(ws), set, tensor.F32, []flux2.Shape{tinyShape}, func(m *flux2.Model, x *ops.Ctx, in flux2.Input) error {
-			loss := func(*ops.Ctx, tensor.Tensor, tensor.Tensor) {}
-			return m.Train(x, in, loss, flux2.TrainOptions{Keep: keep})
-		})
-		require.NoError(t, err)
+		_, kernels := h.dry(c, memory.Layout(ws), set, tinyShape, flux2.TrainOptions{Keep: keep})
 		var got, want float64
 		for _, name := range []string{"gemm", "attention", "attention_backward"} {
-			got += float64(needs[0].Kernels[name].FLOPs)
+			got += float64(kernels[name].FLOPs)
 		}
 		for i, w := range work {
 			want += w.Forward + w.Backward
