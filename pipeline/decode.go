@@ -176,8 +176,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case kind == reflect.String:
 		v.SetString(n.Value)
 		return
-	case kind == reflect.Bool && tag == "!!bool":
-		var b bool
+	case kind == reflect.Bool:
+		var b bool // yes, no, on and off are truth values where one is expected
 		if n.Decode(&b) == nil {
 			v.SetBool(b)
 			return

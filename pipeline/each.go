@@ -15,11 +15,12 @@ import (
 	"longship/pipeline/bus"
 )
 
-// Retries of an item that failed with a Retryable error: 5, from 100 ms on,
-// each twice as late as the one before.
+// Retries of an item that failed with a Retryable error: after 0.1, 0.4, 1.6, 2
+// and 2 seconds. Watermill's Retry takes two steps of its back-off a try where it
+// asks whether to retry, so the first is half of what is waited.
 const (
 	maxRetries   = 5
-	firstRetryIn = 100 * time.Millisecond
+	firstRetryIn = 50 * time.Millisecond
 	maxRetryIn   = 2 * time.Second
 	retryFactor  = 2
 )

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -39,16 +40,14 @@ func parseTree(src []byte, file string, getenv func(string) (string, bool), f *f
 		if errors.Is(err, io.EOF) {
 			f.add(Place{File: file}, "the file is empty: a pipeline needs at least `stages:`")
 		} else {
-			p, msg := t.syntax(err)
-			f.add(p, "%s", msg)
+			t.syntax(src, err)
 		}
 		return nil
 	}
 	if err := dec.Decode(&second); err == nil {
 		f.add(t.place(&second), "a second document begins here: a pipeline is one")
 	} else if !errors.Is(err, io.EOF) {
-		p, msg := t.syntax(err)
-		f.add(p, "%s", msg)
+		t.syntax(src, err)
 	}
 	root := doc.Content[0]
 	if root.Kind == yaml.AliasNode {
@@ -62,21 +61,32 @@ func parseTree(src []byte, file string, getenv func(string) (string, bool), f *f
 	return t
 }
 
-var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
+var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 
-// syntax turns an error of the YAML parser into a fault.
-func (t *tree) syntax(err error) (Place, string) {
-	m := syntaxLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
-	p := Place{File: t.file}
-	p.Line, _ = strconv.Atoi(m[1])
-	if p.Line > 0 {
-		p.Col = 1
+// syntax turns an error of the YAML parser into a fault. The parser counts the
+// lines of its own errors from 0 and those of its scanner from 1, and says
+// nothing of the first line.
+func (t *tree) syntax(src []byte, err error) {
+	p := Place{File: t.file, Line: 1, Col: 1}
+	msg := err.Error()
+	if m := syntaxLine.FindStringSubmatch(msg); m != nil {
+		msg = m[2]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			p.Line = n
+			if strings.HasPrefix(msg, "did not find expected") {
+				p.Line++
+			}
+		}
 	}
-	msg := "YAML: " + m[2]
-	if strings.Contains(m[2], "unknown escape character") {
-		msg += `; a backslash in double quotes begins an escape: write the path in single quotes`
+	switch {
+	case strings.Contains(msg, "unknown escape character"):
+		msg += "; a backslash in double quotes begins an escape: write the path in single quotes"
+	case !utf8.Valid(src):
+		valid := src[:len(src)-len(bytes.TrimLeftFunc(src, func(r rune) bool { return r != utf8.RuneError }))]
+		p.Line = 1 + bytes.Count(valid, []byte("\n"))
+		msg = "the file is not UTF-8 text"
 	}
-	return p, msg
+	t.faults.add(p, "YAML: %s", msg)
 }
 
 func (t *tree) place(n *yaml.Node) Place {

@@ -19,7 +19,7 @@ func (w *wiring) looseEnds() {
 				w.faults.add(n.at, "output %s of stage %s feeds nothing, although stage %s%s takes its %s from %s: write `in: %s` there",
 					out.Name(), n.id, m.id, m.at.line(), typeName(out), strings.Join(sourceNames(m, in, ""), ", "), w.inToWrite(m, in, end{n, out}))
 			} else if other := w.laterOutput(i, k, out); other != nil {
-				w.faults.add(n.at, "output %s of stage %s feeds nothing, although stage %s%s gives %s too: only the last output of a type may stay open; name both in the `in:` of a later stage, `in: [%s, %s]`",
+				w.faults.add(n.at, "output %s of stage %s feeds nothing, although only the last output of its type may stay open and stage %s%s gives %s too: name both in the `in:` of a later stage, `in: [%s, %s]`",
 					out.Name(), n.id, other.id, other.at.line(), typeName(out), n.id, other.id)
 			}
 		}
@@ -132,24 +132,32 @@ func (w *wiring) carried() {
 
 // needs refuses an edge whose values lack what the input of stage i needs.
 func (w *wiring) needs(i int, in Port, e edge, has []string) {
-	n := w.nodes[i]
-	for _, what := range in.port().needs {
-		if slices.Contains(has, what) || w.failed[in.Elem()] {
-			continue
-		}
-		gives := func(p Port) bool { return p.Elem() == in.Elem() && slices.Contains(p.port().adds, what) }
-		fix := fmt.Sprintf("nothing between stage %s and it adds that", e.from.id)
-		if types := w.reg.typesWith(gives); len(types) > 0 {
-			fix = fmt.Sprintf("put a %s stage between %s and %s", strings.Join(types, " or "), e.from.id, n.id)
-		}
-		for j, m := range w.nodes {
-			if !slices.ContainsFunc(m.outputPorts(), gives) {
-				continue
-			}
-			if j > i {
-				fix = fmt.Sprintf("stage %s%s adds that, but stands later; move it between %s and %s", m.id, m.at.line(), e.from.id, n.id)
-			}
-		}
-		w.faults.add(n.at, "stage %s needs %s: %s", n.id, what, fix)
+	if w.failed[in.Elem()] {
+		return // a source is missing further up
 	}
+	for _, what := range in.port().needs {
+		if !slices.Contains(has, what) {
+			w.faults.add(w.nodes[i].at, "stage %s needs %s: %s", w.nodes[i].id, what, w.whoAdds(i, in, e, what))
+		}
+	}
+}
+
+// whoAdds says where to put, or what to name, for the input of stage i to carry
+// what it needs.
+func (w *wiring) whoAdds(i int, in Port, e edge, what string) string {
+	gives := func(p Port) bool { return p.Elem() == in.Elem() && slices.Contains(p.port().adds, what) }
+	n := w.nodes[i]
+	for j, m := range w.nodes {
+		switch {
+		case !slices.ContainsFunc(m.outputPorts(), gives):
+		case j > i:
+			return fmt.Sprintf("stage %s%s adds it, but stands later; move it between %s and %s", m.id, m.at.line(), e.from.id, n.id)
+		case j > slices.Index(w.nodes, e.from):
+			return fmt.Sprintf("stage %s%s adds it, but stage %s takes its %s from %s", m.id, m.at.line(), n.id, in.Name(), e.from.id)
+		}
+	}
+	if types := w.reg.typesWith(gives); len(types) > 0 {
+		return fmt.Sprintf("put a %s stage between %s and %s", strings.Join(types, " or "), e.from.id, n.id)
+	}
+	return "no stage adds it"
 }
