@@ -10,10 +10,7 @@ import (
 	"longship/gpu"
 )
 
-const (
-	alignment = 64      // a cache line, and the widest vector register
-	mapFrom   = 1 << 20 // buffers from this size on are mappings of their own
-)
+const alignment = 64 // a cache line, and the widest vector register
 
 // buffer is a gpu.Buffer in host memory.
 type buffer struct {
@@ -39,13 +36,12 @@ func (b *buffer) Free() error {
 }
 
 // allocate returns n aligned bytes and how to give them back. Large ones are
-// anonymous mappings, so that freeing a model really frees memory; in a build
-// with the race detector, which sees only Go's own heap, all are on the heap.
+// anonymous mappings, so that freeing a model really frees memory.
 func allocate(n int64) ([]byte, func() error, error) {
 	if n < 0 || int64(int(n)) != n {
 		return nil, nil, fmt.Errorf("allocate %d bytes: %w", n, gpu.ErrOutOfMemory)
 	}
-	if n >= mapFrom && !raceEnabled {
+	if n >= mapFrom {
 		m, err := mmap.MapRegion(nil, int(n), mmap.RDWR, mmap.ANON, 0)
 		if err != nil {
 			return nil, nil, fmt.Errorf("allocate %d bytes: %w (%v)", n, gpu.ErrOutOfMemory, err)

@@ -207,6 +207,10 @@ func (b *bench) keyRanges(f *golden.File, name string, batch int) tensor.Tensor 
 	mask, s := f.I64(name)
 	last := mask[len(mask)-s[1]:] // the last query sees every valid key
 	from := slices.Index(last, 1)
+	for i, seen := range mask {
+		query, key := i/s[1], i%s[1]
+		require.Equal(b.t, key >= from && key <= query, seen != 0, "%s[%d,%d]", name, query, key)
+	}
 	keys := b.alloc(tensor.I32, batch, 2)
 	for i := range batch {
 		copy(tensor.Host[int32](keys)[2*i:], []int32{int32(from), int32(s[1])})
@@ -262,6 +266,37 @@ func TestGoldenSinusoid(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, len(rounded), half/16, "frequencies that differ: %v", rounded)
+}
+
+func TestGoldenConversions(t *testing.T) {
+	b, f := newBench(t), golden.Open(t, "golden", "dtypes.safetensors")
+	x := b.load(f, "enc.x")
+	for name, dt := range map[string]tensor.DType{"enc.bfloat16": tensor.BF16, "enc.float16": tensor.F16,
+		"enc_sat.float8_e5m2": tensor.E5M2, "enc_sat.float8_e4m3fn": tensor.E4M3} {
+		y := b.alloc(dt, x.Len())
+		b.run(ops.Cast{Y: y, X: x})
+		got, want := y.Raw(), f.Raw(name)
+		back, reference := b.empty(x.Len()), b.empty(x.Len())
+		if !slices.Equal(got, want) { // NaN may have other bits
+			other := b.alloc(dt, x.Len())
+			copy(other.Raw(), want)
+			b.run(ops.Cast{Y: back, X: y}, ops.Cast{Y: reference, X: other})
+			for i, w := range reference.Float32s() {
+				g := back.Float32s()[i]
+				require.True(t, g == w || g != g && w != w, "%s[%d] of %g is %g, want %g", name, i, x.Float32s()[i], g, w)
+			}
+		}
+	}
+
+	q := b.alloc(tensor.E4M3, f.Shape("fp8.q")...)
+	copy(q.Raw(), f.Raw("fp8.q"))
+	scale, _ := f.F32("fp8.scale")
+	rows, y := b.empty(q.Rows()), b.empty(q.Shape...)
+	for i := range rows.Float32s() {
+		rows.Float32s()[i] = scale[0]
+	}
+	b.run(ops.Expand{Y: y, W: tensor.Weight{Data: q, Scale: rows}})
+	b.same(f, "fp8.deq", y, 0)
 }
 
 func (b *bench) counter(n int32) tensor.Tensor {
