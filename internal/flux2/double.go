@@ -22,7 +22,6 @@ type doubleBlock struct {
 
 // stream is one side of a double block.
 type stream struct {
-	name          string // "double_blocks.0.img"
 	headDim       int
 	qkv, proj     linear // [3D, D], [D, D]
 	mlpIn, mlpOut linear // [2I, D], [D, I]
@@ -42,8 +41,9 @@ func newDoubleBlock(c Config, ad nn.Adapter, i int) *doubleBlock {
 func newStream(c Config, ad nn.Adapter, name string) stream {
 	d, inner := c.Width(), c.Inner()
 	return stream{
-		name:    name,
 		headDim: c.HeadDim,
+		query:   headNorm{name: name + "_attn.norm.query_norm"},
+		key:     headNorm{name: name + "_attn.norm.key_norm"},
 		qkv:     newLinear(ad, name+"_attn.qkv", 3*d, d),
 		proj:    newLinear(ad, name+"_attn.proj", d, d),
 		mlpIn:   newLinear(ad, name+"_mlp.0", 2*inner, d),
@@ -56,10 +56,7 @@ func (b *doubleBlock) bind(p memory.Params) error {
 }
 
 func (s *stream) bind(p memory.Params) error {
-	var err1, err2 error
-	s.query.weight, err1 = scale(p, s.name+"_attn.norm.query_norm.scale", s.headDim)
-	s.key.weight, err2 = scale(p, s.name+"_attn.norm.key_norm.scale", s.headDim)
-	return errors.Join(err1, err2, s.qkv.bind(p), s.proj.bind(p), s.mlpIn.bind(p), s.mlpOut.bind(p))
+	return errors.Join(s.query.bind(p, s.headDim), s.key.bind(p, s.headDim), s.qkv.bind(p), s.proj.bind(p), s.mlpIn.bind(p), s.mlpOut.bind(p))
 }
 
 func (b *doubleBlock) forward(p *pass, out, in residual) {

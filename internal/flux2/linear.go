@@ -39,9 +39,3 @@ func weight(p memory.Params, name string, shape ...int) (tensor.Weight, error) {
 	}
 	return w, nil
 }
-
-// scale returns the parameters of a norm.
-func scale(p memory.Params, name string, width int) (tensor.Tensor, error) {
-	w, err := weight(p, name, width)
-	return w.Data, err
-}

@@ -1,6 +1,7 @@
 package flux2
 
 import (
+	"longship/gpu/memory"
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
 )
@@ -33,10 +34,17 @@ func (n *modNorm) backward(p *pass, dx, dy tensor.Tensor, add bool) {
 // headNorm is what queries and keys go through before attention: RMS norm over
 // each head, then rotation by the token's position.
 type headNorm struct {
+	name    string        // "single_blocks.0.norm.query_norm"
 	weight  tensor.Tensor // [hd]
 	rstd    tensor.Tensor // kept: [B·S, H]
 	x       tensor.Tensor // kept: [B·S, D]
 	rotated rotation
+}
+
+func (n *headNorm) bind(p memory.Params, headDim int) error {
+	w, err := weight(p, n.name+".scale", headDim)
+	n.weight = w.Data
+	return err
 }
 
 // reserve takes the memory that is kept; it comes before forward.
@@ -46,6 +54,7 @@ func (n *headNorm) reserve(p *pass, rows int) { n.rstd = p.c.NewF32(rows, p.head
 func (n *headNorm) forward(p *pass, y, x tensor.Tensor, r rotation) {
 	n.x, n.rotated = x, r
 	p.c.Run(ops.RMSNormRoPE{Y: y, X: x, W: n.weight, RStd: n.rstd, Cos: r.cos, Sin: r.sin, Eps: p.eps})
+	p.probe(n.name, y)
 }
 
 // backward turns d, the gradient of y, into that of x.

@@ -114,7 +114,6 @@ func (e *embedder) forward(p *pass, name string, y, t tensor.Tensor) {
 	rounded(c, scaled, scaled)
 	wave := c.NewF32(t.Len(), e.in.in)
 	c.Run(ops.Sinusoid{Y: wave, T: scaled})
-	p.probe(name+".sinusoid", wave)
 	hidden := c.New(t.Len(), e.in.out)
 	e.in.Forward(c, hidden, activation(c, wave))
 	p.probe(e.in.name, hidden)

@@ -14,7 +14,6 @@ import (
 //	q, k, v, gate, up = linear1(mod(x))
 //	y = x + gate_mod · linear2([attention(q, k, v) ; silu(gate)·up])
 type singleBlock struct {
-	name             string // "single_blocks.0"
 	headDim          int
 	linear1, linear2 linear // [3D+2I, D], [D, D+I]
 	norm             modNorm
@@ -30,18 +29,16 @@ type singleBlock struct {
 func newSingleBlock(c Config, ad nn.Adapter, i int) *singleBlock {
 	d, inner, name := c.Width(), c.Inner(), singlePrefix(i)
 	return &singleBlock{
-		name:    name,
 		headDim: c.HeadDim,
+		query:   headNorm{name: name + ".norm.query_norm"},
+		key:     headNorm{name: name + ".norm.key_norm"},
 		linear1: newLinear(ad, name+".linear1", 3*d+2*inner, d),
 		linear2: newLinear(ad, name+".linear2", d, d+inner),
 	}
 }
 
 func (b *singleBlock) bind(p memory.Params) error {
-	var err1, err2 error
-	b.query.weight, err1 = scale(p, b.name+".norm.query_norm.scale", b.headDim)
-	b.key.weight, err2 = scale(p, b.name+".norm.key_norm.scale", b.headDim)
-	return errors.Join(err1, err2, b.linear1.bind(p), b.linear2.bind(p))
+	return errors.Join(b.query.bind(p, b.headDim), b.key.bind(p, b.headDim), b.linear1.bind(p), b.linear2.bind(p))
 }
 
 func (b *singleBlock) forward(p *pass, out, in residual) {
