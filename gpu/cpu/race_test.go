@@ -48,8 +48,8 @@ func produceAndConsume(t *testing.T, wait bool) {
 	compute, err := d.NewStream("compute")
 	require.NoError(t, err)
 	copies.Copy(gpu.Region{Buf: dst, Len: dst.Size()}, gpu.Region{Buf: src, Len: src.Size()})
-	if done := copies.Record(); wait {
-		compute.Wait(done)
+	if wait {
+		compute.Wait(copies.Record())
 	}
 	var sum byte
 	compute.Launch(does(func() {
