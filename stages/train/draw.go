@@ -34,8 +34,9 @@ type drawSlot struct {
 }
 
 // drawer makes draws, in turn in two slots: one is read by the pass at work
-// while the next is filled. Noise is drawn on the host, so that every device
-// sees the same bits, and copied on a stream of its own.
+// while the next is filled. So of its draws at most one may not be released yet
+// when another is made. Noise is drawn on the host, so that every device sees the
+// same bits, and copied on a stream of its own.
 type drawer struct {
 	stream   gpu.Stream
 	channels int
@@ -43,8 +44,8 @@ type drawer struct {
 	next     int
 }
 
-// newDrawer takes memory for the largest of the shapes.
-func newDrawer(dev gpu.Device, shapes []port.Shape, channels int) (*drawer, error) {
+// newDrawer takes memory for the largest of the shapes; name is the stream's.
+func newDrawer(dev gpu.Device, name string, shapes []port.Shape, channels int) (*drawer, error) {
 	d := &drawer{channels: channels, slots: [2]*drawSlot{{}, {}}}
 	var bytes int64
 	for _, sh := range shapes {
@@ -52,7 +53,7 @@ func newDrawer(dev gpu.Device, shapes []port.Shape, channels int) (*drawer, erro
 		bytes = max(bytes, n)
 	}
 	var err error
-	if d.stream, err = dev.NewStream("noise"); err != nil {
+	if d.stream, err = dev.NewStream(name); err != nil {
 		return nil, err
 	}
 	for _, s := range d.slots {

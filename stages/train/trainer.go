@@ -95,7 +95,7 @@ func (t *trainer) build(weights func(gpu.Stream) (memory.Source, error)) (err er
 	if err := t.buildUpdate(); err != nil {
 		return err
 	}
-	if t.draws, err = newDrawer(t.dev, t.shapes, t.plan.model.InChannels); err != nil {
+	if t.draws, err = newDrawer(t.dev, "noise", t.shapes, t.plan.model.InChannels); err != nil {
 		return err
 	}
 	t.onClose(t.draws.close)
@@ -128,7 +128,7 @@ func (t *trainer) buildUpdate() (err error) {
 	}
 	t.onClose(t.board.close)
 	if t.validation > 0 {
-		if t.probe, err = newProbe(t.dev, t.validation); err != nil {
+		if t.probe, err = newProbe(t.dev, t.validation, t.shapes, t.plan.model.InChannels); err != nil {
 			return err
 		}
 		t.onClose(t.probe.close)

@@ -14,14 +14,16 @@ import (
 // validationSigmas are the noise levels at which a validation sample is measured.
 var validationSigmas = []float64{1, 0.75, 0.5, 0.25}
 
-// probe holds the losses of a validation: of the model and of predicting zero,
-// for every sample and level.
+// probe is what validations need beside the trainer: draws of their own, since
+// the next step's waits in the trainer's, and the losses of the model and of
+// predicting zero, for every sample and level.
 type probe struct {
+	draws        *drawer
 	device, host gpu.Buffer
 	loss, zero   tensor.Tensor // f32 [samples · levels]
 }
 
-func newProbe(dev gpu.Device, samples int) (*probe, error) {
+func newProbe(dev gpu.Device, samples int, shapes []port.Shape, channels int) (*probe, error) {
 	n := samples * len(validationSigmas)
 	p := &probe{}
 	var err error
@@ -31,12 +33,17 @@ func newProbe(dev gpu.Device, samples int) (*probe, error) {
 	if p.host, err = dev.AllocHost(int64(8 * n)); err != nil {
 		return nil, errors.Join(fmt.Errorf("validation losses: %w", err), p.device.Free())
 	}
+	if p.draws, err = newDrawer(dev, "validation noise", shapes, channels); err != nil {
+		return nil, errors.Join(err, p.device.Free(), p.host.Free())
+	}
 	p.loss = tensor.New(p.device, 0, tensor.F32, n)
 	p.zero = tensor.New(p.device, int64(4*n), tensor.F32, n)
 	return p, nil
 }
 
-func (p *probe) close() error { return errors.Join(p.device.Free(), p.host.Free()) }
+func (p *probe) close() error {
+	return errors.Join(p.draws.close(), p.device.Free(), p.host.Free())
+}
 
 // validate measures the validation samples, with the moving average where one
 // is kept. The result depends on the adapter, the samples and the seed alone: at
@@ -68,7 +75,7 @@ func (t *trainer) validateSample(ctx context.Context, source port.Source, i int)
 		return err
 	}
 	for k, sigma := range validationSigmas {
-		d, err := t.draws.validation(ctx, t.seed, k, sigma, b)
+		d, err := t.probe.draws.validation(ctx, t.seed, k, sigma, b)
 		if err != nil {
 			return err
 		}

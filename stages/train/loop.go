@@ -1,0 +1,193 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"longship/internal/runstate"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+// loop is the course of a run: step after step, what is told of each, and what
+// happens between two.
+type loop struct {
+	*stage
+	t        *trainer
+	source   port.Source
+	settings []port.Setting
+	lent     port.State // what is lent, but for step and counters
+
+	step     int // completed steps
+	micros   int // micro-batches used
+	updates  int // optimiser updates taken
+	skipped  int // steps without an update
+	row      int // of those, the last in a row
+	reported time.Time
+	lastLoss float64
+}
+
+// staged is a micro-batch ready to be queued.
+type staged struct {
+	batch *port.Batch
+	draw  *draw
+}
+
+// prepare puts the run where it stands: a new adapter, or what the checkpoint holds.
+func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
+	var err error
+	if l.settings, err = settings(l.set.Env, l.set.ID, &l.cfg); err != nil {
+		return err
+	}
+	l.settings = append(l.settings, port.Setting{Name: "base weights", Value: l.source.BaseIdentity(), Fixed: true})
+	n := &l.cfg.Network
+	l.lent = port.State{
+		Adapter: port.Adapter{Type: n.Type, Rank: n.rank(), Alpha: n.alpha(), Targets: n.Targets,
+			Arch: l.t.plan.model.Arch(), Base: l.source.BaseIdentity()},
+		Params: l.t.params(), Settings: l.settings, Dataset: l.source.Dataset(), Memory: l.t.memory(),
+	}
+	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
+		"alpha", n.alpha(), "scale", n.alpha()/float64(n.rank()))
+	if from == nil {
+		return nil
+	}
+	return l.resume(ctx, from)
+}
+
+// resume goes on from a checkpoint, and names what has changed since.
+func (l *loop) resume(ctx context.Context, from *runstate.Checkpoint) error {
+	changes, err := from.Compare(l.set.Env.Name, l.settings)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		l.set.Log.Info("a setting has changed since the checkpoint and counts from now on", "setting", c.Name, "was", c.Old, "is", c.New)
+	}
+	if added, gone := from.CompareDataset(l.lent.Dataset); added+gone > 0 {
+		l.set.Log.Info("the dataset has changed since the checkpoint", "added", added, "gone", gone)
+	}
+	if err := from.Restore(ctx, &l.lent); err != nil {
+		return err
+	}
+	c := from.Counters
+	l.step, l.micros = from.Step, int(c[runstate.CountMicroBatches])
+	l.updates, l.skipped, l.row = int(c[countUpdates]), int(c[countSkipped]), int(c[countNonFinite])
+	if err := l.t.setUpdates(ctx, c[countUpdates]); err != nil {
+		return err
+	}
+	l.set.Log.Info("going on", "step", l.step, "of", l.cfg.Steps)
+	return nil
+}
+
+// run takes the steps that are left. Work is queued a step ahead of what is
+// known of it: the host waits for a step's loss only when it has queued the next,
+// or where something happens between the two.
+func (l *loop) run(ctx context.Context, first *port.Batch) error {
+	if l.step == 0 {
+		if err := l.validate(ctx); err != nil {
+			return err
+		}
+	}
+	l.reported = time.Now()
+	next, err := l.prepareDraw(ctx, first, 0)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := l.takeStep(ctx, &next); err != nil {
+			return err
+		}
+		if done, err := l.boundary(ctx); done || err != nil {
+			return err
+		}
+	}
+}
+
+// takeStep queues a step, of which *next is the first micro-batch, and leaves
+// the first of the step behind it in *next.
+func (l *loop) takeStep(ctx context.Context, next *staged) error {
+	lr := l.cfg.schedule().LR(l.step)
+	for i := range l.t.micros {
+		last := i == l.t.micros-1
+		if err := l.t.micro(next.batch, next.draw, i, last, lr); err != nil {
+			return err
+		}
+		l.micros = next.batch.Index + 1
+		if last {
+			l.step++
+			l.t.board.post(l.step, lr)
+		}
+		if l.step == l.cfg.Steps {
+			return nil
+		}
+		if err := l.receive(ctx, next, (i+1)%l.t.micros); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive takes the next micro-batch, the given one of its step.
+func (l *loop) receive(ctx context.Context, next *staged, micro int) error {
+	b, err := l.batches.Recv(ctx)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the batches ended after step %d of %d", l.step, l.cfg.Steps)
+	}
+	if err != nil {
+		return err
+	}
+	*next, err = l.prepareDraw(ctx, b, micro)
+	return err
+}
+
+func (l *loop) prepareDraw(ctx context.Context, b *port.Batch, micro int) (staged, error) {
+	d, err := l.t.draws.training(ctx, l.t.timesteps, l.t.seed, l.step, micro, b)
+	return staged{b, d}, err
+}
+
+// boundary does what is due between two steps, and says whether the run ends here.
+func (l *loop) boundary(ctx context.Context) (done bool, err error) {
+	at := pipeline.Moment{Step: l.step, Last: l.step == l.cfg.Steps, Stop: l.set.Env.Stopped()}
+	measure := at.Last || l.cfg.ValidateEvery > 0 && l.step%l.cfg.ValidateEvery == 0
+	if !measure && !at.Stop && !l.state.Wanted(at) {
+		return false, l.settle(ctx, 1)
+	}
+	if err := l.settle(ctx, 0); err != nil {
+		return false, err
+	}
+	if measure {
+		if err := l.validate(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := l.lend(ctx, at); err != nil {
+		return false, err
+	}
+	if at.Last || at.Stop {
+		l.summarise()
+	}
+	l.reported = time.Now()
+	return at.Last || at.Stop, nil
+}
+
+// lend lends the state to whoever wants it now, with all queued work done.
+func (l *loop) lend(ctx context.Context, at pipeline.Moment) error {
+	if !l.state.Wanted(at) {
+		return nil
+	}
+	if err := l.t.compute.Record().Await(ctx); err != nil {
+		return err
+	}
+	st := l.lent
+	st.Step = l.step
+	st.Counters = map[string]int64{
+		runstate.CountMicroBatches: int64(l.micros),
+		countUpdates:               int64(l.updates),
+		countSkipped:               int64(l.skipped),
+		countNonFinite:             int64(l.row),
+	}
+	return l.state.Lend(ctx, at, &st)
+}
