@@ -18,7 +18,7 @@ func Release() int64 {
 }
 
 // Anonymous returns the resident bytes of the process that belong to no file
-// (RssAnon), where the system tells; the whole resident set where it does not;
+// (RssAnon and RssShmem), where the system tells; the whole resident set where it does not;
 // what the Go runtime holds where nothing is known.
 func Anonymous() int64 {
 	if n, ok := rssAnon(); ok {

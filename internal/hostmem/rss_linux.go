@@ -7,17 +7,26 @@ import (
 	"strings"
 )
 
-// rssAnon reads RssAnon of /proc/self/status.
+// rssAnon adds up RssAnon and RssShmem of /proc/self/status: memory of the heap
+// and of anonymous mappings, private or shared.
 func rssAnon() (int64, bool) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, false
 	}
+	var sum int64
+	found := false
 	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte("RssAnon:")); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(value)), " kB"), 10, 64)
-			return kib << 10, err == nil
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		if k := string(key); k != "RssAnon" && k != "RssShmem" {
+			continue
 		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(value)), " kB"), 10, 64)
+		if err != nil {
+			return 0, false
+		}
+		sum += kib << 10
+		found = true
 	}
-	return 0, false
+	return sum, found
 }

@@ -22,7 +22,6 @@ func Factory() pipeline.Factory {
 		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
 			s := &stage{set: set, cfg: cfg.(*Config), in: pipeline.NewIn[port.Sample]("samples")}
 			s.out = pipeline.NewOut[port.Sample]("encoded", pipeline.Forwards(s.in), pipeline.Adds("latent"))
-			s.find = s.findVAE
 			return s, nil
 		},
 	}
@@ -33,8 +32,6 @@ type stage struct {
 	cfg *Config
 	in  *pipeline.In[port.Sample]
 	out *pipeline.Out[port.Sample]
-
-	find func(ctx context.Context, store *cache.Store) (source, error) // findVAE; another in tests
 }
 
 // source is an autoencoder that has been found but not loaded.
@@ -58,7 +55,7 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil || len(samples) == 0 {
 		return err
 	}
-	src, err := s.find(ctx, store)
+	src, err := s.findVAE(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -72,6 +69,19 @@ func (s *stage) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Check finds the autoencoder and looks at its config and headers.
+func (s *stage) Check(context.Context) error {
+	path, err := modelpath.VAE(s.set.Env.Model)
+	if err != nil {
+		return err
+	}
+	files, err := vae.Open(path)
+	if err != nil {
+		return err
+	}
+	return files.Close()
 }
 
 // collect takes all samples, nil if the user asked the run to stop.

@@ -2,7 +2,6 @@ package latents
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"image"
 	"image/color"
@@ -21,7 +20,7 @@ import (
 	"longship/internal/golden"
 	"longship/internal/imageio"
 	"longship/internal/vae"
-	"longship/pipeline"
+	"longship/pipeline/stagetest"
 	"longship/stages/port"
 )
 
@@ -51,67 +50,19 @@ func sampleOf(t testing.TB, path string, data []byte, w, h int) port.Sample {
 	}
 }
 
-// feed emits samples, drain keeps what arrives.
-type feed struct {
-	samples []port.Sample
-	out     *pipeline.Out[port.Sample]
-}
-
-func (f *feed) Ports() []pipeline.Port { return []pipeline.Port{f.out} }
-func (f *feed) Run(ctx context.Context) error {
-	for _, s := range f.samples {
-		if err := f.out.Send(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type drain struct {
-	set pipeline.Settings
-	got *[]port.Sample
-	in  *pipeline.In[port.Sample]
-}
-
-func (d *drain) Ports() []pipeline.Port { return []pipeline.Port{d.in} }
-func (d *drain) Run(ctx context.Context) error {
-	return pipeline.Each(ctx, d.set, d.in, func(_ context.Context, s port.Sample) error {
-		*d.got = append(*d.got, s)
-		return nil
-	})
-}
-
 // run sends samples through the stage, whose YAML config is cfg.
-func run(t *testing.T, dir, cfg string, samples ...port.Sample) ([]port.Sample, *pipeline.Result, error) {
+func run(t *testing.T, dir, cfg string, samples ...port.Sample) ([]port.Sample, *stagetest.Outcome) {
 	t.Helper()
-	var got []port.Sample
-	reg, err := pipeline.NewRegistry(
-		pipeline.Factory{Type: "feed", Default: func() any { return &struct{}{} }, New: func(pipeline.Settings, any) (pipeline.Stage, error) {
-			return &feed{samples, pipeline.NewOut[port.Sample]("samples")}, nil
-		}},
-		Factory(),
-		pipeline.Factory{Type: "drain", Default: func() any { return &struct{}{} }, New: func(set pipeline.Settings, _ any) (pipeline.Stage, error) {
-			return &drain{set, &got, pipeline.NewIn[port.Sample]("samples", pipeline.Needs("latent"))}, nil
-		}},
-	)
-	require.NoError(t, err)
-	yaml := fmt.Sprintf("name: test\ndevice: cpu\nmodel: {path: %s}\noutput: out\nstages:\n  - feed: {}\n  - latents: %s\n  - drain: {}\n", golden.Path("tiny-dev"), cfg)
-	p, err := reg.Parse([]byte(yaml), pipeline.Options{Dir: dir})
-	require.NoError(t, err)
-	res, err := p.Run(t.Context(), pipeline.RunOptions{})
-	return got, res, err
+	return runOn(t, "cpu", dir, cfg, samples...)
 }
 
-// summary returns a value of the run's summary.
-func summary(t *testing.T, res *pipeline.Result, key string) any {
+func runOn(t *testing.T, device, dir, cfg string, samples ...port.Sample) ([]port.Sample, *stagetest.Outcome) {
 	t.Helper()
-	for _, e := range res.Summary {
-		if e.Key == key {
-			return e.Value
-		}
-	}
-	t.Fatalf("no %q in the summary %v", key, res.Summary)
-	return nil
+	got := stagetest.Collect[port.Sample]("encoded")
+	o := stagetest.Try(t, Factory(), cfg, stagetest.Dir(dir),
+		stagetest.Head("device: "+device), stagetest.Head("model: {path: "+golden.Path("tiny-dev")+"}"),
+		stagetest.Feed("samples", samples...), got)
+	return got.Values, o
 }
 
 // loadLatent reads a latent from a cache folder.
@@ -125,13 +76,15 @@ func loadLatent(t *testing.T, dir string, ref cache.Ref) []float32 {
 	return append([]float32(nil), dtype.View[float32](raw)...)
 }
 
+func TestConformance(t *testing.T) { stagetest.Conformance(t, Factory(), "") }
+
 func TestLatentsAreThoseOfTheAutoencoder(t *testing.T) {
 	dir := t.TempDir()
 	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 90, 70), 64, 48)
 	ref := sampleOf(t, filepath.Join(dir, "r.png"), picture(t, 2, 40, 50), 32, 48)
 	s.References = []port.Reference{{Path: ref.Path, Content: ref.Content, Size: ref.Bucket}}
-	got, _, err := run(t, dir, "{cache: ./cache}", s)
-	require.NoError(t, err)
+	got, o := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, o.Err)
 	require.Len(t, got, 1)
 	require.Equal(t, filepath.Join(dir, "cache"), got[0].LatentCache)
 
@@ -172,14 +125,14 @@ func TestOnlyWhatIsMissingIsEncoded(t *testing.T) {
 
 	encoded := func(samples ...port.Sample) any {
 		t.Helper()
-		got, res, err := run(t, dir, "{cache: ./cache}", samples...)
-		require.NoError(t, err)
+		got, o := run(t, dir, "{cache: ./cache}", samples...)
+		require.NoError(t, o.Err)
 		require.Len(t, got, len(samples))
 		for i, s := range got {
 			require.Equal(t, samples[i].ID, s.ID, "order")
 			require.False(t, s.Latent.IsZero())
 		}
-		return summary(t, res, "latents encoded")
+		return o.Summary()["latents encoded"]
 	}
 	require.Equal(t, 5, encoded(samples...), "first run")
 	require.Equal(t, 0, encoded(samples...), "second run")
@@ -202,20 +155,16 @@ func TestOnlyWhatIsMissingIsEncoded(t *testing.T) {
 func TestHitsTouchNoDevice(t *testing.T) {
 	dir := t.TempDir()
 	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 40, 40), 32, 32)
-	_, _, err := run(t, dir, "{cache: ./cache}", s)
-	require.NoError(t, err)
+	_, o := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, o.Err)
 	require.NoError(t, os.Remove(string(s.Path)))
 
-	reg, err := pipeline.NewRegistry(pipeline.Factory{Type: "feed", Default: func() any { return &struct{}{} }, New: func(pipeline.Settings, any) (pipeline.Stage, error) {
-		return &feed{[]port.Sample{s}, pipeline.NewOut[port.Sample]("samples")}, nil
-	}}, Factory())
-	require.NoError(t, err)
 	// A card that this machine does not have: whoever opens it fails.
-	yaml := fmt.Sprintf("name: test\ndevice: cuda:99\nmodel: {path: %s}\noutput: out\nstages:\n  - feed: {}\n  - latents: {cache: ./cache}\n", golden.Path("tiny-dev"))
-	p, err := reg.Parse([]byte(yaml), pipeline.Options{Dir: dir})
-	require.NoError(t, err)
-	_, err = p.Run(t.Context(), pipeline.RunOptions{})
-	require.NoError(t, err)
+	_, o = runOn(t, "cuda:99", dir, "{cache: ./cache}", s)
+	require.NoError(t, o.Err)
+	s.Bucket.W = 48
+	_, o = runOn(t, "cuda:99", dir, "{cache: ./cache}", s)
+	require.ErrorContains(t, o.Err, "cuda:99")
 }
 
 func TestBadImagesAreSetAside(t *testing.T) {
@@ -228,17 +177,17 @@ func TestBadImagesAreSetAside(t *testing.T) {
 	require.NoError(t, os.WriteFile(string(changed.Path), picture(t, 5, 40, 40), 0o644))
 	last := sampleOf(t, filepath.Join(dir, "last.png"), picture(t, 6, 40, 40), 32, 32)
 
-	got, res, err := run(t, dir, "{cache: ./cache, workers: 2}", cut, good, gone, changed, last, cut)
-	require.NoError(t, err)
+	got, o := run(t, dir, "{cache: ./cache, workers: 2}", cut, good, gone, changed, last, cut)
+	require.NoError(t, o.Err)
 	require.Len(t, got, 2)
 	require.Equal(t, "good.png", got[0].ID)
 	require.Equal(t, "last.png", got[1].ID)
-	require.Len(t, res.SetAside, 4)
-	require.Contains(t, fmt.Sprint(res.SetAside), "changed since")
+	require.Len(t, o.SetAside(), 4)
+	require.Contains(t, fmt.Sprint(o.Result.SetAside), "changed since")
 
-	_, _, err = run(t, t.TempDir(), "{cache: ./cache}", cut, gone)
-	require.ErrorContains(t, err, "none of the 2 images")
-	require.ErrorContains(t, err, "cut.png")
+	_, o = run(t, t.TempDir(), "{cache: ./cache}", cut, gone)
+	require.ErrorContains(t, o.Err, "none of the 2 images")
+	require.ErrorContains(t, o.Err, "cut.png")
 }
 
 // TestVersion pins what the stage makes: if this fails the same inputs give
@@ -249,8 +198,8 @@ func TestVersion(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 90, 70), 64, 48)
-	got, _, err := run(t, dir, "{cache: ./cache}", s)
-	require.NoError(t, err)
+	got, o := run(t, dir, "{cache: ./cache}", s)
+	require.NoError(t, o.Err)
 	z := loadLatent(t, got[0].LatentCache, got[0].Latent)
 	const pinned = "8073634db870601150129fb4944277015fa4bb721e6c8f9dfbfe485d65e38ef4"
 	require.Equal(t, "latent/1", version, "pin the hash of the new version's output")

@@ -1,0 +1,207 @@
+package textembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"longship/cache"
+	"longship/internal/device"
+	"longship/internal/hostmem"
+	"longship/internal/modelpath"
+	"longship/pipeline"
+	"longship/stages/port"
+)
+
+// Factory makes the stage.
+func Factory() pipeline.Factory {
+	return pipeline.Factory{
+		Type:    "textembed",
+		Summary: "encodes captions with the text tower into the cache, then unloads it",
+		Default: func() any { return Default() },
+		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			s := &stage{set: set, cfg: cfg.(*Config), in: pipeline.NewIn[port.Sample]("samples")}
+			s.out = pipeline.NewOut[port.Sample]("encoded", pipeline.Forwards(s.in), pipeline.Adds("text"))
+			return s, nil
+		},
+	}
+}
+
+type stage struct {
+	set pipeline.Settings
+	cfg *Config
+	in  *pipeline.In[port.Sample]
+	out *pipeline.Out[port.Sample]
+}
+
+// source is a text tower that has been found but not loaded.
+type source struct {
+	keys  keys
+	open  func(ctx context.Context) (encoder, error)
+	close func() error
+}
+
+func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.in, s.out} }
+
+// Run first takes all samples, which are small, and then encodes: while it
+// holds a lease on the card it waits for nobody, so stages that take turns on
+// a small card cannot wait for each other.
+func (s *stage) Run(ctx context.Context) error {
+	store, err := cache.Shared(ctx, s.set.Env, string(s.cfg.Cache))
+	if err != nil {
+		return err
+	}
+	samples, err := s.collect(ctx)
+	if err != nil || len(samples) == 0 {
+		return err
+	}
+	src, err := s.findTower(ctx, store)
+	if err != nil {
+		return err
+	}
+	captions, of := listCaptions(samples)
+	w := work{store: store, keys: src.keys, batch: s.cfg.Batch, open: src.open, stopped: s.set.Env.Stopped}
+	w.progress = func(done, total int) { s.set.Progress(ctx, done, total, "captions") }
+	refs, n, err := w.run(ctx, captions)
+	s.set.Summarise("text embeddings encoded", n.encoded)
+	s.set.Summarise("text embeddings found in the cache", n.hits)
+	if err := errors.Join(err, src.close()); errors.Is(err, errStopped) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for i, sample := range samples {
+		sample.Text, sample.TextTokens, sample.TextCache = refs[of[i].caption], src.keys.shape[0], store.Dir()
+		if sample.Dropout > 0 {
+			sample.TextDropped = refs[of[i].dropped]
+		}
+		switch err := s.out.Send(ctx, sample); {
+		case errors.Is(err, pipeline.ErrDone):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// collect takes all samples, nil if the user asked the run to stop.
+func (s *stage) collect(ctx context.Context) ([]port.Sample, error) {
+	var samples []port.Sample
+	err := pipeline.Each(ctx, s.set, s.in, func(_ context.Context, sample port.Sample) error {
+		samples = append(samples, sample)
+		return nil
+	})
+	if s.set.Env.Stopped() {
+		return nil, err
+	}
+	return samples, err
+}
+
+// places are where a sample's captions stand in the list; dropped only where
+// its captions are dropped at times.
+type places struct{ caption, dropped int }
+
+// listCaptions returns the different captions of samples, in order.
+func listCaptions(samples []port.Sample) (captions []string, of []places) {
+	at := map[string]int{}
+	place := func(caption string) int {
+		i, ok := at[caption]
+		if !ok {
+			i = len(captions)
+			at[caption] = i
+			captions = append(captions, caption)
+		}
+		return i
+	}
+	of = make([]places, len(samples))
+	for i, s := range samples {
+		of[i].caption = place(s.Caption)
+		if s.Dropout > 0 {
+			of[i].dropped = place(s.Dropped)
+		}
+	}
+	return captions, of
+}
+
+// Check finds tower and tokenizer, and looks at configs and headers.
+func (s *stage) Check(context.Context) error {
+	opt, err := s.options()
+	if err != nil {
+		return err
+	}
+	m, err := openModel(opt)
+	if err != nil {
+		return err
+	}
+	return m.files.Close()
+}
+
+// options returns the stage's options for the run's model.
+func (s *stage) options() (Options, error) {
+	folder, err := modelpath.TextEncoder(s.set.Env.Model)
+	tokenizer, err2 := modelpath.Tokenizer(s.set.Env.Model)
+	return Options{
+		TextEncoder: folder, Tokenizer: tokenizer, QType: s.cfg.QType, Offload: s.cfg.Offload, Layers: s.cfg.Layers,
+		MaxLength: s.cfg.MaxLength, Precision: s.cfg.Precision, Batch: s.cfg.Batch,
+	}, errors.Join(err, err2)
+}
+
+// findTower finds the text tower of the run's model.
+func (s *stage) findTower(ctx context.Context, store *cache.Store) (source, error) {
+	opt, err := s.options()
+	if err != nil {
+		return source{}, err
+	}
+	m, err := openModel(opt)
+	if err != nil {
+		return source{}, err
+	}
+	ks, err := newKeys(ctx, store, m.files, m.prompts, opt)
+	if err != nil {
+		return source{}, errors.Join(err, m.files.Close())
+	}
+	return source{keys: ks, open: func(ctx context.Context) (encoder, error) { return s.lease(ctx, m) }, close: m.files.Close}, nil
+}
+
+// lease takes the tower's whole share of the card and loads it.
+func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
+	dev, budget, err := device.Open(ctx, s.set.Env)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := m.files.DeviceBytes(dev.Info(), m.towerOptions(nil))
+	if err != nil {
+		return nil, err
+	}
+	release, err := budget.Acquire(ctx, s.set.ID, bytes)
+	if err != nil {
+		return nil, err
+	}
+	before := hostmem.Release()
+	enc, err := m.load(ctx, dev, func(done, total int64) {
+		s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of text encoder")
+	})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s.set.Log.Info("text encoder loaded", "kind", m.files.Family.Name, "qtype", m.opt.QType, "device", dev.Info().Name)
+	return &leased{enc, func() {
+		release()
+		after := hostmem.Release()
+		s.set.Log.Info("text encoder unloaded", "host_mib_before", before>>20, "host_mib_after", after>>20)
+		s.set.Summarise("host memory before and after the text encoder", fmt.Sprintf("%d MiB, %d MiB", before>>20, after>>20))
+	}}, nil
+}
+
+// leased is an encoder that gives its lease back when it is closed.
+type leased struct {
+	encoder
+	release func()
+}
+
+func (l *leased) Close() error {
+	defer l.release()
+	return l.encoder.Close()
+}
