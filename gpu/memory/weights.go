@@ -46,7 +46,7 @@ type Unit struct {
 type WeightSet struct {
 	Config []byte // the model's config.json, as flux2.ParseConfig reads it
 	QType  string // bf8, float8, int8, bf16
-	Source string // hex identity of the source weights and the quantisation
+	Source string // hex identity of the source weights, however they are quantised
 	Outer  Unit
 	Units  []Unit // in forward order; units of one block are neighbours
 

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	QType    string                  // of the linear weights inside the blocks, one of QTypes
 	Outer    string                  // of those outside
-	Source   string                  // identity of the weights and these options, kept in the file
+	Source   string                  // identity of the weights, kept in the file
 	Progress func(done, total int64) // told the bytes of the source that are done, from several goroutines; may be nil
 }
 
@@ -88,6 +88,10 @@ func Size(model *weights.Transformer, opt Options) (int64, error) {
 	return h.end() + 1<<16, err
 }
 
+// PartSuffix ends the name of a file that Write has not finished. One that a
+// killed process left is overwritten by the next Write to the same path.
+const PartSuffix = ".part"
+
 // Write stores a transformer in a quantised file at path. Units are made side by
 // side, one a core, each row by row from the source's files. The file appears
 // whole or not at all: it is written beside path, synced and renamed.
@@ -96,7 +100,7 @@ func Write(ctx context.Context, path string, model *weights.Transformer, opt Opt
 	if err != nil {
 		return err
 	}
-	part := path + ".part"
+	part := path + PartSuffix
 	f, err := os.Create(part)
 	if err != nil {
 		return err

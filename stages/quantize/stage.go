@@ -1,0 +1,122 @@
+package quantize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"longship/cache"
+	"longship/gpu/memory"
+	"longship/internal/weights"
+	"longship/pipeline"
+)
+
+// Factory makes the stage.
+func Factory() pipeline.Factory {
+	return pipeline.Factory{
+		Type:    "quantize",
+		Summary: "stores the transformer's weights in fewer bytes, once, and hands them on as units",
+		Default: func() any { return Default() },
+		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			return &stage{set: set, cfg: cfg.(*Config), out: pipeline.NewOut[*memory.WeightSet]("weights")}, nil
+		},
+	}
+}
+
+type stage struct {
+	set pipeline.Settings
+	cfg *Config
+	out *pipeline.Out[*memory.WeightSet]
+}
+
+func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.out} }
+
+var errStopped = errors.New("stopped on request")
+
+func (s *stage) Run(ctx context.Context) error {
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.set.Env.Stopping():
+			cancel(errStopped)
+		case <-work.Done():
+		}
+	}()
+	set, err := s.prepare(work)
+	if errors.Is(context.Cause(work), errStopped) {
+		if set != nil {
+			err = set.Close()
+		}
+		s.set.Log.Info("stopped on request before the weights were ready")
+		return ignoreCancelled(err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.out.Send(ctx, set); err != nil {
+		err = errors.Join(err, set.Close())
+		if errors.Is(err, pipeline.ErrDone) {
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+func ignoreCancelled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// prepare returns the weights, from the file that an earlier run made or from a new one.
+func (s *stage) prepare(ctx context.Context) (*memory.WeightSet, error) {
+	model, err := weights.OpenTransformer(string(s.set.Env.Model.Path))
+	if err != nil {
+		return nil, err
+	}
+	defer model.Close()
+	store, err := cache.Shared(ctx, s.set.Env, string(s.cfg.Cache))
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	f := &file{model: model, store: store, env: s.set.Env, qtype: s.cfg.QType, outer: s.cfg.Outer, log: s.set.Log, progress: s.progress(ctx)}
+	set, how, err := f.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bytes := set.Outer.Bytes
+	for _, u := range set.Units {
+		bytes += u.Bytes
+	}
+	s.set.Log.Info("weights are ready", "how", how, "qtype", s.cfg.QType, "units", len(set.Units), "bytes", bytes, "seconds", time.Since(start).Seconds())
+	s.set.Summarise("weights", fmt.Sprintf("%.2f B parameters as %s, %s, %s in %.1f s",
+		float64(model.Config.Params())/1e9, s.cfg.QType, humanize.IBytes(uint64(bytes)), how, time.Since(start).Seconds()))
+	return set, nil
+}
+
+// progressSteps is how many times at most the progress of one pass is told.
+const progressSteps = 200
+
+// progress returns a function that tells how far the work is, which may be
+// called from any goroutine and as often as one likes.
+func (s *stage) progress(ctx context.Context) func(done, total int64) {
+	var mu sync.Mutex
+	var told, of int64
+	return func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if total == of && done < total && done-told < total/progressSteps {
+			return
+		}
+		told, of = done, total
+		s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of weights")
+	}
+}
