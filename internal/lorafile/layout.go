@@ -138,7 +138,7 @@ func (w *writer) zeroRows(dst io.Writer, n, cols int) error {
 // diffusers lists the tensors of the diffusers layout, which knows the parts of
 // fused modules by their own names: a pair on all of one becomes a pair on each
 // part, with the same A and that part's rows of B.
-func (w *writer) diffusers(ps []pair) (outs []safetensors.Out, modules []string) {
+func (w *writer) diffusers(ps []pair) (outs []safetensors.Out, modules []ranked) {
 	for _, p := range ps {
 		parts := []port.Rows{p.a.Rows}
 		if p.whole() {
@@ -146,7 +146,7 @@ func (w *writer) diffusers(ps []pair) (outs []safetensors.Out, modules []string)
 		}
 		for _, part := range parts {
 			lo, hi := part.Lo-p.a.Rows.Lo, part.Hi-p.a.Rows.Lo
-			modules = append(modules, part.Name)
+			modules = append(modules, ranked{part.Name, p.rank})
 			outs = append(outs,
 				w.out("transformer."+part.Name+".lora_A.weight", p.rank, p.in(), func(ctx context.Context, dst io.Writer) error {
 					return w.rows(ctx, dst, p.a, 0, p.rank, 1)
@@ -156,6 +156,11 @@ func (w *writer) diffusers(ps []pair) (outs []safetensors.Out, modules []string)
 				}))
 		}
 	}
-	slices.Sort(modules)
 	return outs, modules
+}
+
+// ranked is a module of a file with the rank of its pair.
+type ranked struct {
+	name string
+	rank int
 }

@@ -2,6 +2,7 @@ package lorafile
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"longship/stages/port"
@@ -31,11 +32,21 @@ func metadata(opt Options, st *port.State) map[string]string {
 
 // peftMetadata is the LoraConfig of PEFT as diffusers stores it, the long-lived
 // keys of it: an unknown key is an error in older versions. The diffusers
-// loader takes rank and alpha from here.
-func peftMetadata(rank int, modules []string) string {
+// loader takes rank and alpha from here; modules of another rank than the first
+// are in the patterns.
+func peftMetadata(modules []ranked) string {
+	rank := modules[0].rank
+	names, pattern := make([]string, len(modules)), map[string]int{}
+	for i, m := range modules {
+		names[i] = m.name
+		if m.rank != rank {
+			pattern[m.name] = m.rank
+		}
+	}
+	slices.Sort(names)
 	config := map[string]any{
-		"r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none", "target_modules": modules,
-		"rank_pattern": struct{}{}, "alpha_pattern": struct{}{}, "init_lora_weights": true,
+		"r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none", "target_modules": names,
+		"rank_pattern": pattern, "alpha_pattern": pattern, "init_lora_weights": true,
 		"use_dora": false, "use_rslora": false, "lora_bias": false,
 	}
 	prefixed := make(map[string]any, len(config))

@@ -57,9 +57,9 @@ func Write(ctx context.Context, f *os.File, opt Options, st *port.State) (Digest
 	case ComfyUI:
 		outs = w.comfyui(ps)
 	case Diffusers:
-		var modules []string
+		var modules []ranked
 		outs, modules = w.diffusers(ps)
-		meta["lora_adapter_metadata"] = peftMetadata(ps[0].rank, modules)
+		meta["lora_adapter_metadata"] = peftMetadata(modules)
 	default:
 		return Digest{}, fmt.Errorf("layout %q is none of %v", opt.Layout, Layouts)
 	}

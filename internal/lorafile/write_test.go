@@ -166,6 +166,20 @@ func TestPEFTMetadata(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, "{\n  \"transformer."), "indented")
 }
 
+// Modules of different ranks are told apart.
+func TestPEFTPatterns(t *testing.T) {
+	var have struct {
+		Rank  int            `json:"transformer.r"`
+		Ranks map[string]int `json:"transformer.rank_pattern"`
+		Alpha map[string]int `json:"transformer.alpha_pattern"`
+	}
+	text := peftMetadata([]ranked{{"b", 4}, {"a", 12}, {"c", 4}})
+	require.NoError(t, json.Unmarshal([]byte(text), &have))
+	require.Equal(t, 4, have.Rank)
+	require.Equal(t, map[string]int{"a": 12}, have.Ranks)
+	require.Equal(t, have.Ranks, have.Alpha)
+}
+
 // small is a state of one pair with the given B.
 func small(b ...float32) *port.State {
 	p := port.Param{Module: "double_blocks.0.img_attn.proj", Rows: port.Rows{Lo: 0, Hi: len(b)},
