@@ -1,8 +1,6 @@
 package ops
 
 import (
-	"math"
-
 	"longship/gpu"
 	"longship/gpu/tensor"
 )
@@ -135,5 +133,3 @@ func (k SiLUBackward) Host(w gpu.Workers) error {
 	})
 	return nil
 }
-
-func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }

@@ -3,7 +3,6 @@ package ops
 import (
 	"math"
 	"slices"
-	"sort"
 	"sync"
 
 	"longship/gpu"
@@ -111,7 +110,15 @@ func (k AdamW8) Host(w gpu.Workers) error {
 type Code struct {
 	Value  [256]float32
 	middle [255]float32 // between neighbours
+	start  [keys]byte   // for every key, a code at or below those of its numbers
 }
+
+// A key is the sign, the exponent and the three highest bits of the mantissa of
+// a float32: between two of them lie few codes.
+const (
+	keyShift = 20
+	keys     = 1 << (32 - keyShift)
+)
 
 // SignedCode returns the table of first moments.
 var SignedCode = sync.OnceValue(func() *Code { return newCode(true) })
@@ -148,12 +155,24 @@ func newCode(signed bool) *Code {
 	for i := range c.middle {
 		c.middle[i] = (c.Value[i] + c.Value[i+1]) * 0.5
 	}
+	for key := range c.start {
+		low := math.Float32frombits(uint32(key) << keyShift)
+		if key >= keys/2 { // negative: the number farthest from 0 is the lowest
+			low = math.Float32frombits(uint32(key+1)<<keyShift - 1)
+		}
+		i, _ := slices.BinarySearch(c.middle[:], low)
+		c.start[key] = byte(i)
+	}
 	return c
 }
 
 // Nearest returns the code of the value nearest to x; at a middle the lower one.
 func (c *Code) Nearest(x float32) byte {
-	return byte(sort.Search(len(c.middle), func(i int) bool { return c.middle[i] >= x }))
+	i := int(c.start[math.Float32bits(x)>>keyShift])
+	for i < len(c.middle) && c.middle[i] < x {
+		i++
+	}
+	return byte(i)
 }
 
 // encode writes the codes of x by its absolute maximum, which it returns.

@@ -224,7 +224,7 @@ func (t *tile) soften(i int, s []float32, lo, hi int, out []float32) {
 		return
 	}
 	if was := t.top[i]; top != was {
-		shrink := float32(math.Exp(float64(was - top)))
+		shrink := exp32(was - top)
 		t.sum[i] *= shrink
 		for j := range out {
 			out[j] *= shrink
@@ -233,7 +233,7 @@ func (t *tile) soften(i int, s []float32, lo, hi int, out []float32) {
 	}
 	var sum float32
 	for j, v := range s[lo:hi] {
-		e := float32(math.Exp(float64(v - top)))
+		e := exp32(v - top)
 		s[lo+j] = e
 		sum += e
 	}

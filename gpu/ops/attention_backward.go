@@ -1,8 +1,6 @@
 package ops
 
 import (
-	"math"
-
 	"longship/gpu"
 	"longship/gpu/blas"
 	"longship/gpu/tensor"
@@ -154,7 +152,7 @@ func probabilities(s, dp []float32, lo, hi int, lse, delta float32) {
 	clear(s[hi:])
 	clear(dp[hi:])
 	for j, v := range s[lo:hi] {
-		p := float32(math.Exp(float64(v - lse)))
+		p := exp32(v - lse)
 		s[lo+j] = p
 		dp[lo+j] = p * (dp[lo+j] - delta)
 	}
