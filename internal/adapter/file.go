@@ -107,11 +107,11 @@ func (p *half) layer(t Target, meta metadata) (Layer, error) {
 		return Layer{}, errors.New("one half of the pair is missing")
 	}
 	if len(p.a.Shape) != 2 || p.a.Shape[0] < 1 || p.a.Shape[1] != t.Module.In {
-		return Layer{}, fmt.Errorf("A has shape %v, not [rank %d]", p.a.Shape, t.Module.In)
+		return Layer{}, fmt.Errorf("lora_A has shape %v, not [rank %d]", p.a.Shape, t.Module.In)
 	}
 	rank := p.a.Shape[0]
 	if len(p.b.Shape) != 2 || p.b.Shape[0] != t.Hi-t.Lo || p.b.Shape[1] != rank {
-		return Layer{}, fmt.Errorf("B has shape %v, not [%d %d]", p.b.Shape, t.Hi-t.Lo, rank)
+		return Layer{}, fmt.Errorf("lora_B has shape %v, not [%d %d]", p.b.Shape, t.Hi-t.Lo, rank)
 	}
 	l := Layer{Target: t, Rank: rank, Alpha: meta.alpha(rank)}
 	if p.alpha != nil {

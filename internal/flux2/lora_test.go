@@ -114,14 +114,6 @@ func (b *flowBatch) train(m *flux2.Model, c *ops.Ctx, gradScale float32, opt flu
 	}, opt)
 }
 
-func ones(n int) []float32 {
-	w := make([]float32, n)
-	for i := range w {
-		w[i] = 1
-	}
-	return w
-}
-
 // gradGuidance is the guidance that the reference's gradients were taken at.
 const gradGuidance = 3.5
 

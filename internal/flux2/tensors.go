@@ -3,8 +3,6 @@ package flux2
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -121,32 +119,6 @@ func (c Config) Params() int64 {
 		n += u.Params()
 	}
 	return n
-}
-
-// Check compares the shapes of a file's weights, by canonical name, with those
-// that the config asks for. Missing, misshapen and unknown weights are named.
-func (c Config) Check(have map[string][]int) error {
-	want := c.Tensors()
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		shape, ok := have[name]
-		switch {
-		case !ok:
-			faults = append(faults, fmt.Errorf("weight %s is missing", name))
-		case !slices.Equal(shape, want[name]):
-			faults = append(faults, fmt.Errorf("weight %s has shape %v, the config says %v", name, shape, want[name]))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if _, ok := want[name]; !ok {
-			faults = append(faults, fmt.Errorf("weight %s %v has no place in the model", name, have[name]))
-		}
-	}
-	const shown = 8
-	if n := len(faults); n > shown {
-		faults = append(faults[:shown], fmt.Errorf("and %d more", n-shown))
-	}
-	return errors.Join(faults...)
 }
 
 // Infer works the config out from the shapes of a single file's weights, by
