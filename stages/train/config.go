@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"longship/internal/adapter"
 	"longship/internal/flow"
 	"longship/internal/optim"
 	"longship/pipeline"
@@ -82,7 +83,7 @@ func Default() *Config {
 		OptimizerParams: OptimizerParams{Betas: []float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.01},
 		Clip:            Clip{Norm: 1, Scope: scopeGlobal},
 		EMA:             EMA{Decay: 0.999},
-		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, Init: "kaiming"},
+		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, Init: adapter.Kaiming},
 		TimestepType:    flow.Weighted, ContentOrStyle: flow.Balanced, MaxDenoisingSteps: flow.Steps - 1,
 		LogitStd: 1, ModeScale: 1.29, Guidance: 1,
 		ValidateEvery: 100, MaxNonFinite: 10, Recompute: recomputeBlock, DType: "auto",
@@ -198,8 +199,15 @@ func (n *Network) faults() []error {
 	if !(n.alpha() > 0) {
 		fault("alpha", "%v is not positive", n.alpha())
 	}
-	if n.Init != "kaiming" && n.Init != "gaussian" {
-		fault("init", "%q is neither kaiming nor gaussian", n.Init)
+	if n.Init != adapter.Kaiming && n.Init != adapter.Gaussian {
+		fault("init", "%q is neither %s nor %s", n.Init, adapter.Kaiming, adapter.Gaussian)
+	}
+	usual := Default().Network
+	if n.Linear != 0 && n.Rank != n.Linear && n.Rank != usual.Rank {
+		fault("linear", "it is %d and rank is %d; they are two names of one thing", n.Linear, n.Rank)
+	}
+	if n.LinearAlpha != 0 && n.Alpha != n.LinearAlpha && n.Alpha != usual.Alpha {
+		fault("linear_alpha", "it is %v and alpha is %v; they are two names of one thing", n.LinearAlpha, n.Alpha)
 	}
 	return errs
 }

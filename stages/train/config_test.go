@@ -1,0 +1,57 @@
+package train
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"longship/internal/optim"
+	"longship/pipeline"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	c := Default()
+	require.NoError(t, c.Validate())
+	require.Equal(t, 16.0, c.Network.alpha(), "alpha is the rank unless said otherwise")
+	require.Equal(t, 1.0, c.clipNorm())
+}
+
+func TestOtherNames(t *testing.T) {
+	c := Default()
+	c.Network.Linear, c.Network.LinearAlpha, c.MaxGradNorm = 8, 4, 0.5
+	require.NoError(t, c.Validate())
+	require.Equal(t, 8, c.Network.rank())
+	require.Equal(t, 4.0, c.Network.alpha())
+	require.Equal(t, 0.5, c.clipNorm())
+}
+
+func TestEveryFaultIsNamed(t *testing.T) {
+	c := &Config{
+		LRScheduler: "cosin", LRWarmupSteps: -1, LR: -1, Optimizer: "adam", OptimizerParams: OptimizerParams{Betas: []float64{1}, Eps: 0, WeightDecay: 2},
+		Clip: Clip{Scope: "all"}, EMA: EMA{Decay: 2}, Network: Network{Type: "lokr", Init: "zero", Rank: 4, Linear: 8, Alpha: 1, LinearAlpha: 2},
+		TimestepType: "sigmiod", Guidance: -1, ValidateEvery: -1, Recompute: "all", DType: "fp64",
+	}
+	got := map[string]bool{}
+	for _, err := range c.Validate().(interface{ Unwrap() []error }).Unwrap() {
+		var field *pipeline.FieldError
+		require.True(t, errors.As(err, &field), "%v has no place", err)
+		got[field.Path] = true
+	}
+	for _, path := range []string{
+		"steps", "lr", "lr_scheduler", "lr_warmup_steps", "gradient_accumulation", "optimizer", "optimizer_params.betas",
+		"optimizer_params.eps", "optimizer_params.weight_decay", "clip.scope", "clip.norm", "ema_config.ema_decay",
+		"network.type", "network.init", "network.linear", "network.linear_alpha", "timestep_type", "content_or_style",
+		"guidance", "validate_every", "max_nonfinite", "recompute", "dtype",
+	} {
+		require.True(t, got[path], "no fault for %s; have %v", path, got)
+	}
+}
+
+func TestConstantHasNoWarmup(t *testing.T) {
+	c := Default()
+	c.LRWarmupSteps = 10
+	require.ErrorContains(t, c.Validate(), optim.ConstantWithWarmup)
+	c.LRScheduler = optim.ConstantWithWarmup
+	require.NoError(t, c.Validate())
+}
