@@ -1,9 +1,6 @@
 package pipeline
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Checker is implemented by stages that can find more faults before a run than
 // their config shows: a folder that is not there, a model file that is cut. Check
@@ -12,16 +9,14 @@ type Checker interface {
 	Check(ctx context.Context) error
 }
 
-// Check has every stage that is a Checker look for faults, and returns all of
-// them, each with its stage's id.
+// Check has every stage that is a Checker look for faults. They are returned
+// together as a *ConfigError; a FieldError is placed at its key.
 func (p *Pipeline) Check(ctx context.Context) error {
-	var errs []error
+	var f faults
 	for _, n := range p.nodes {
 		if c, ok := n.stage.(Checker); ok {
-			if err := c.Check(ctx); err != nil {
-				errs = append(errs, inStage(n.id, err))
-			}
+			n.invalid(&f, c.Check(ctx))
 		}
 	}
-	return errors.Join(errs...)
+	return f.err()
 }

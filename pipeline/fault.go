@@ -8,7 +8,7 @@ import (
 )
 
 // ConfigError is what is wrong with a pipeline: all of it, in the order of the
-// file. Nothing has been read or run when it is returned.
+// file. Nothing has been run when it is returned.
 type ConfigError struct{ Faults []Fault }
 
 func (e *ConfigError) Error() string {
@@ -19,10 +19,22 @@ func (e *ConfigError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Unwrap returns what stages said of the faults.
+func (e *ConfigError) Unwrap() []error {
+	var errs []error
+	for _, f := range e.Faults {
+		if f.Err != nil {
+			errs = append(errs, f.Err)
+		}
+	}
+	return errs
+}
+
 // Fault is one fault and its place.
 type Fault struct {
 	Place
 	Msg string
+	Err error // what a stage said of it; nil for faults that the engine found
 }
 
 func (f Fault) String() string {
@@ -65,7 +77,7 @@ func (p Place) line() string {
 type faults struct{ list []Fault }
 
 func (f *faults) add(at Place, format string, args ...any) {
-	f.list = append(f.list, Fault{at, fmt.Sprintf(format, args...)})
+	f.list = append(f.list, Fault{at, fmt.Sprintf(format, args...), nil})
 }
 
 // err returns the faults in the order of the file, options last; nil where there is none.
@@ -76,7 +88,7 @@ func (f *faults) err() error {
 	slices.SortStableFunc(f.list, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(len(a.Option), len(b.Option)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
-	return &ConfigError{slices.Compact(f.list)}
+	return &ConfigError{slices.CompactFunc(f.list, func(a, b Fault) bool { return a.Place == b.Place && a.Msg == b.Msg })}
 }
 
 // hint returns `; did you mean "x"?` for the nearest of names, or the list of

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -40,4 +41,10 @@ func (h *head) check(fault func(key, format string, args ...any)) {
 	if h.Output == "" {
 		fault("output", "output: name a folder")
 	}
+}
+
+// into sets the environment's share of the head, its paths made absolute.
+func (h *head) into(e *Env) {
+	resolvePaths(reflect.ValueOf(h), e.Dir)
+	e.Name, e.Device, e.VRAM, e.Model, e.Output, e.Seed = h.Name, h.Device, h.VRAM, h.Model, string(h.Output), h.Seed
 }

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,9 +109,7 @@ func (l *loader) head(name string) {
 	h.check(func(key, format string, args ...any) {
 		l.faults.add(l.placeOf(l.root, key), format, args...)
 	})
-	resolvePaths(reflect.ValueOf(&h), l.env.Dir)
-	e := l.env
-	e.Name, e.Device, e.VRAM, e.Model, e.Output, e.Seed = h.Name, h.Device, h.VRAM, h.Model, string(h.Output), h.Seed
+	h.into(l.env)
 }
 
 // stages reads the list of stages.
@@ -232,30 +229,10 @@ func (l *loader) config(n *node, body *yaml.Node) {
 		d.structure(body, reflect.ValueOf(n.cfg).Elem(), "")
 	}
 	resolvePaths(reflect.ValueOf(n.cfg), l.env.Dir)
+	n.where = func(key string) Place { return l.placeOf(body, key) }
 	if v, ok := n.cfg.(Validator); ok {
-		l.invalid(n, body, v.Validate())
+		n.invalid(&l.faults, v.Validate())
 	}
-}
-
-// invalid places what Validate returned.
-func (l *loader) invalid(n *node, body *yaml.Node, err error) {
-	if err == nil {
-		return
-	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range many.Unwrap() {
-			l.invalid(n, body, e)
-		}
-		return
-	}
-	at := n.at
-	if fe := (*FieldError)(nil); errors.As(err, &fe) {
-		at = l.placeOf(body, fe.Path)
-		if at.Line == 0 && at.Option == "" {
-			at = n.at
-		}
-	}
-	l.faults.add(at, "stage %s: %v", n.id, err)
 }
 
 // placeOf returns the place of the value at a path below n, or of what is

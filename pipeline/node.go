@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ type node struct {
 	factory Factory
 	cfg     any
 	at      Place
+	where   func(key string) Place // of a key of its config, or of what is nearest above it
 	in      inputs
 	stage   Stage
 	ports   []Port
@@ -72,6 +74,25 @@ func build(env *Env, log hclog.Logger, nodes []*node, f *faults) {
 			f.add(n.at, "stage %s: %v", n.id, err)
 		}
 	}
+}
+
+// invalid adds each of the errors that err joins as a fault of the stage: a
+// FieldError at its key, any other at the stage.
+func (n *node) invalid(f *faults, err error) {
+	if err == nil {
+		return
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range many.Unwrap() {
+			n.invalid(f, e)
+		}
+		return
+	}
+	at := n.at
+	if fe := (*FieldError)(nil); errors.As(err, &fe) && n.where != nil {
+		at = n.where(fe.Path)
+	}
+	f.list = append(f.list, Fault{at, fmt.Sprintf("stage %s: %v", n.id, err), err})
 }
 
 // checkPorts refuses two ports of one name.
