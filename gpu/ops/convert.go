@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"sync"
+
 	"longship/gpu"
 	"longship/gpu/tensor"
 	"longship/internal/dtype"
@@ -77,20 +79,21 @@ func convert(w gpu.Workers, y, x tensor.Tensor, scale []float32) {
 	in, out := rawRows(x), rawRows(y)
 	n, cols := x.Rows(), x.Cols()
 	w.For(n, grain(cols), func(lo, hi int) {
-		var buf []float32
-		if y.DType != tensor.F32 {
-			buf = make([]float32, cols)
-		}
+		buf := make([]float32, cols)
 		for i := lo; i < hi; i++ {
 			dst := buf
 			if y.DType == tensor.F32 {
 				dst = dtype.View[float32](out.row(i))
 			}
-			read(dst, in.row(i))
-			if scale != nil {
-				s := scale[i]
+			switch {
+			case scale == nil:
+				read(dst, in.row(i))
+			case x.DType.Size() == 1:
+				expandBytes(dst, in.row(i), byteValues(x.DType), scale[i])
+			default:
+				read(dst, in.row(i))
 				for j := range dst {
-					dst[j] *= s
+					dst[j] *= scale[i]
 				}
 			}
 			if y.DType != tensor.F32 {
@@ -98,6 +101,46 @@ func convert(w gpu.Workers, y, x tensor.Tensor, scale []float32) {
 			}
 		}
 	})
+}
+
+// expandBytes is dst = values[src]·scale in one pass, four at a time.
+func expandBytes(dst []float32, src []byte, values *[256]float32, scale float32) {
+	n := len(src) &^ 3
+	for j := 0; j < n; j += 4 {
+		b, d := src[j:j+4:j+4], dst[j:j+4:j+4]
+		d[0], d[1] = values[b[0]]*scale, values[b[1]]*scale
+		d[2], d[3] = values[b[2]]*scale, values[b[3]]*scale
+	}
+	for j := n; j < len(src); j++ {
+		dst[j] = values[src[j]] * scale
+	}
+}
+
+// byteValues returns the values of all elements of a one-byte type.
+func byteValues(dt tensor.DType) *[256]float32 {
+	switch dt {
+	case tensor.E5M2:
+		return e5m2Values()
+	case tensor.E4M3:
+		return e4m3Values()
+	}
+	return i8Values()
+}
+
+var (
+	e5m2Values = sync.OnceValue(func() *[256]float32 { return valuesOf(tensor.E5M2) })
+	e4m3Values = sync.OnceValue(func() *[256]float32 { return valuesOf(tensor.E4M3) })
+	i8Values   = sync.OnceValue(func() *[256]float32 { return valuesOf(tensor.I8) })
+)
+
+func valuesOf(dt tensor.DType) *[256]float32 {
+	var bytes [256]byte
+	for i := range bytes {
+		bytes[i] = byte(i)
+	}
+	var values [256]float32
+	toF32(dt)(values[:], bytes[:])
+	return &values
 }
 
 // bytesOf is a tensor of any type in host memory, read row by row.
