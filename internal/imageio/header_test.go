@@ -30,7 +30,7 @@ func pngChunk(b []byte) []byte {
 func TestReadHeaderRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		file []byte
-		want error  // nil: any
+		want error // nil: any
 		says string
 	}{
 		"nothing":          {nil, ErrEmpty, ""},
