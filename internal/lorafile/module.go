@@ -85,7 +85,7 @@ func (p parts) module(name string, peft peftConfig) (Module, error) {
 	if !hasA || !hasB {
 		return m, fmt.Errorf("%s: one half of the pair is missing", name)
 	}
-	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] || a.Shape[0] == 0 {
+	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] || a.Len() == 0 || b.Len() == 0 {
 		return m, fmt.Errorf("%s: A %v and B %v are no pair", name, a.Shape, b.Shape)
 	}
 	m.Rank, m.In, m.Out = a.Shape[0], a.Shape[1], b.Shape[0]

@@ -73,18 +73,17 @@ func TestSavedStepIsLeft(t *testing.T) {
 // A flipped bit anywhere in a pair makes the pair no pair, and the one before
 // it is taken.
 func TestFlippedBit(t *testing.T) {
+	f := In(t.TempDir(), "cat")
+	save(t, f, bf16(0), 1)
+	saved := save(t, f, bf16(0), 2)
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		require.NoError(t, err)
-		f := In(dir, "cat")
-		save(t, f, bf16(0), 1)
-		saved := save(t, f, bf16(0), 2)
 		path := rapid.SampledFrom([]string{saved.Adapter, saved.State}).Draw(rt, "file")
 		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		require.NoError(rt, err)
+		defer os.WriteFile(path, bytes.Clone(data), 0o644)
 		at := rapid.IntRange(0, len(data)-1).Draw(rt, "byte")
 		data[at] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
-		require.NoError(t, os.WriteFile(path, data, 0o644))
+		require.NoError(rt, os.WriteFile(path, data, 0o644))
 
 		c, ignored, err := f.Latest(context.Background())
 		if errors.Is(err, ErrNewer) {
