@@ -103,7 +103,7 @@ func TestFlippedByte(t *testing.T) {
 	want := smallStore(t, whole)
 	for _, name := range storeFiles(t, whole) {
 		t.Run(name, func(t *testing.T) {
-			for _, at := range positions(t, filepath.Join(whole, name), 6) {
+			for _, at := range positions(t, filepath.Join(whole, name), 4) {
 				dir := flipped(t, whole, name, at)
 				n, log := lost(t, dir, want)
 				switch {
@@ -134,7 +134,7 @@ func TestFlippedByteUnsealed(t *testing.T) {
 			continue // Badger leaves goroutines behind when it fails on the others
 		}
 		t.Run(name, func(t *testing.T) {
-			for _, at := range positions(t, filepath.Join(whole, name), 5) {
+			for _, at := range positions(t, filepath.Join(whole, name), 3) {
 				lost(t, flipped(t, whole, name, at), want)
 			}
 		})

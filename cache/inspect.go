@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -113,8 +114,11 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int)) (Ver
 
 // verify checks one entry and returns the tensor that it was if it is damaged.
 func (s *Store) verify(key []byte, bytes *atomic.Int64) (*Entry, error) {
+	if key[0] == tagVersion {
+		return nil, nil // read when the folder was opened
+	}
 	if key[0] != tagTensor {
-		if _, err := s.record(key); err == ErrNotFound {
+		if _, err := s.record(key); errors.Is(err, ErrNotFound) {
 			return nil, s.remove(key)
 		}
 		return nil, nil
@@ -123,7 +127,7 @@ func (s *Store) verify(key []byte, bytes *atomic.Int64) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.tensor(Ref{Key: e.Ref.Key}, func(payload []byte) { bytes.Add(int64(len(payload))) })
+	err = s.tensor(e.Ref, func(payload []byte) { bytes.Add(int64(len(payload))) })
 	if err != nil && !isGone(err) {
 		return &e, nil
 	}

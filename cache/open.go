@@ -112,6 +112,9 @@ func (s *Store) open() error {
 // openWhole opens a folder that is whole: as it was sealed, or at least as
 // Badger and the version entry accept it.
 func (s *Store) openWhole() error {
+	if err := s.room.forOpening(s.dir); err != nil {
+		return err
+	}
 	state, err := s.checkSeal()
 	if err != nil {
 		return err
