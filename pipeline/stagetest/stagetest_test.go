@@ -3,6 +3,8 @@ package stagetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -77,3 +79,71 @@ func TestConfigFault(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) { Conformance(t, upperFactory(), "") }
+
+// keeper borrows a box, and passes boxes on; it lends what it has.
+type keeper struct {
+	set  pipeline.Settings
+	in   *pipeline.In[*box]
+	from *pipeline.Borrow[*box]
+	out  *pipeline.Out[*box]
+	lent *pipeline.Lend[*box]
+}
+
+func (s *keeper) Ports() []pipeline.Port { return []pipeline.Port{s.in, s.from, s.out, s.lent} }
+
+func (s *keeper) Run(ctx context.Context) error {
+	for {
+		b, at, giveBack, err := s.from.Recv(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		s.set.Summarise("borrowed", b.n*100+at.Step)
+		giveBack(nil)
+	}
+	return pipeline.Each(ctx, s.set, s.in, func(ctx context.Context, b *box) error {
+		if err := s.lent.Lend(ctx, pipeline.Moment{Step: b.n}, b); err != nil {
+			return err
+		}
+		return s.out.Send(ctx, b)
+	})
+}
+
+func keeperFactory() pipeline.Factory {
+	return pipeline.Factory{
+		Type: "keeper", Summary: "handles and loans",
+		Default: func() any { return &struct{}{} },
+		New: func(set pipeline.Settings, _ any) (pipeline.Stage, error) {
+			return &keeper{set, pipeline.NewIn[*box]("boxes"), pipeline.NewBorrow[*box]("from", func(at pipeline.Moment) bool { return at.Step > 1 }),
+				pipeline.NewOut[*box]("out"), pipeline.NewLend[*box]("lent")}, nil
+		},
+	}
+}
+
+func TestHandlesAndLoans(t *testing.T) {
+	got := Collect[*box]("out")
+	var borrowed []int
+	o := Run(t, keeperFactory(), "",
+		Feed("boxes", &box{1}, &box{2}, &box{3}), got,
+		Lend("from", Loan[*box]{pipeline.Moment{Step: 1}, &box{7}}, Loan[*box]{pipeline.Moment{Step: 2}, &box{8}}),
+		BorrowAt("lent", func(at pipeline.Moment) bool { return at.Step != 2 }, func(b *box, at pipeline.Moment) error {
+			borrowed = append(borrowed, b.n)
+			return nil
+		}))
+	if o.Summary()["borrowed"] != 802 || len(got.Values) != 3 || fmt.Sprint(borrowed) != "[1 3]" {
+		t.Errorf("summary %v, got %v, borrowed %v", o.Summary(), got.Values, borrowed)
+	}
+	cause := errors.New("enough")
+	o = Try(t, keeperFactory(), "", Feed("boxes", &box{1}, &box{2}), Lend[*box]("from"),
+		Collect[*box]("out").Each(func(*box) error { return cause }))
+	if !errors.Is(o.Err, cause) {
+		t.Errorf("error %v", o.Err)
+	}
+	if o := Try(t, keeperFactory(), "", Feed("bxs", &box{1})); o.Err == nil || !strings.Contains(o.Err.Error(), `no input "bxs"`) {
+		t.Errorf("error %v", o.Err)
+	}
+}
+
+func TestHandlesConform(t *testing.T) { Conformance(t, keeperFactory(), "") }
