@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package dataset
 
@@ -66,4 +66,22 @@ func TestBadInput(t *testing.T) {
 		require.Contains(t, got[name], reason, name)
 	}
 	require.Len(t, got, len(want))
+}
+
+// TestReplacementWithOldTimes: another image under the same name, of the same
+// size and modification time, is another image.
+func TestReplacementWithOldTimes(t *testing.T) {
+	dir := folder(t, map[string]string{"a.png": picturePNG(64, 48, 1)})
+	s, store := newStage(t, dir, nil)
+	path := filepath.Join(dir, "a.png")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	waitSettled(t, []os.FileInfo{info})
+	first, _ := samplesOf(t, s, store)
+	other := picturePNG(64, 48, 5)
+	require.EqualValues(t, info.Size(), len(other))
+	require.NoError(t, os.WriteFile(path, []byte(other), 0o644))
+	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+	second, _ := samplesOf(t, s, store)
+	require.NotEqual(t, first[0].Content, second[0].Content)
 }
