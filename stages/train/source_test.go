@@ -34,8 +34,8 @@ func tiny() flux2.Config {
 	return c
 }
 
-// fakeSource is a port.Source of random samples in two shapes. Batch k is the
-// same in every run.
+// fakeSource is a port.Source of random samples in two shapes, one of them with
+// reference images. Batch k is the same in every run.
 type fakeSource struct {
 	t       testing.TB
 	dev     gpu.Device
@@ -76,7 +76,7 @@ func (s *fakeSource) Weights(compute gpu.Stream) (memory.Source, error) {
 }
 
 func (s *fakeSource) Shapes() []port.Shape {
-	return []port.Shape{{B: 2, H: 2, W: 3, L: 5}, {B: 2, H: 3, W: 2, L: 5}, {B: 1, H: 2, W: 2, L: 5}}
+	return []port.Shape{{B: 2, H: 2, W: 3, L: 5}, {B: 2, H: 3, W: 2, L: 5, Refs: [][2]int{{1, 2}, {2, 2}}}, {B: 1, H: 2, W: 2, L: 5}}
 }
 
 func (s *fakeSource) Dataset() []string {
@@ -106,7 +106,10 @@ func (s *fakeSource) batch(id string, index int, sh port.Shape) *port.Batch {
 	for i := range b.Items {
 		b.Items[i] = port.Item{ID: fmt.Sprint(id, ".", i), Weight: 1}
 	}
-	for name, x := range map[string]*tensor.Tensor{"latent": &b.Latent, "text": &b.Text} {
+	for name, x := range map[string]*tensor.Tensor{"latent": &b.Latent, "text": &b.Text, "refs": &b.Refs} {
+		if !x.Valid() {
+			continue
+		}
 		n := x.Len()
 		x.Buf = heap(make([]float32, n))
 		rng.New(1, "test/"+name, id).FillNormal(x.Float32s(), 0)

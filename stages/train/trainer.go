@@ -55,6 +55,7 @@ type trainer struct {
 	probe   *probe // nil without validation samples
 	move    *transfer
 	level   tensor.Tensor // f32 [greatest B]: the guidance of every item
+	slab    int64         // bytes of workspace
 
 	closers []func() error
 }
@@ -161,13 +162,13 @@ func (t *trainer) buildGuidance() error {
 // buildWorkspace finds out by a dry run over every shape how much the largest
 // pass takes, and takes it as one slab.
 func (t *trainer) buildWorkspace(source memory.Source) error {
-	size, err := t.measure(source)
-	if err != nil {
+	var err error
+	if t.slab, err = t.measure(source); err != nil {
 		return fmt.Errorf("plan the workspace: %w", err)
 	}
-	slab, err := t.dev.Alloc(size)
+	slab, err := t.dev.Alloc(t.slab)
 	if err != nil {
-		return fmt.Errorf("workspace of %d MiB for activations: %w", size>>20, err)
+		return fmt.Errorf("workspace of %d MiB for activations: %w", t.slab>>20, err)
 	}
 	t.onClose(slab.Free)
 	t.ctx.Arena = tensor.NewArena(slab, t.compute.Fail)

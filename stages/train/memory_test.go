@@ -1,0 +1,70 @@
+package train
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"longship/gpu"
+	"longship/gpu/memory"
+	"longship/internal/adapter"
+	"longship/internal/flow"
+	"longship/internal/optim"
+	"longship/stages/port"
+)
+
+// counting is a device that counts what is taken from it.
+type counting struct {
+	gpu.Device
+	taken int
+}
+
+func (d *counting) Alloc(n int64) (gpu.Buffer, error) {
+	d.taken++
+	return d.Device.Alloc(n)
+}
+
+func (d *counting) AllocHost(n int64) (gpu.Buffer, error) {
+	d.taken++
+	return d.Device.AllocHost(n)
+}
+
+// The workspace that the dry run finds is enough for every shape, and nothing
+// else is taken in a step or a validation.
+func TestNothingIsTakenInAStep(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		s := newSource(t)
+		dev := &counting{Device: s.dev}
+		targets, err := adapter.Select(s.model.Modules(), nil, nil)
+		require.NoError(t, err)
+		tr, err := newTrainer(plan{
+			model: s.model, shapes: s.Shapes(), layers: adapter.Layers(targets, 4, 4), init: adapter.Gaussian,
+			timesteps: flow.Timesteps{Type: flow.Shift, ContentOrStyle: flow.Style, Max: flow.Steps - 1},
+			guidance:  1, micros: 1, scope: scopeNone, emaDecay: 0.9, keep: keep, act: f32, validation: 1,
+			optimizer: optim.Config{Name: optim.AdamW8bit, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
+		}, dev, func(compute gpu.Stream) (memory.Source, error) { return s.Weights(compute) })
+		require.NoError(t, err)
+		before := dev.taken
+		require.Positive(t, before)
+		ctx := context.Background()
+		for k := range 4 {
+			b := s.training(k)
+			d, err := tr.draws.training(ctx, tr.timesteps, tr.seed, k, 0, b)
+			require.NoError(t, err)
+			require.NoError(t, tr.micro(b, d, 0, true, 1e-3))
+			tr.board.post(k+1, 1e-3)
+			r, err := tr.board.read(ctx)
+			require.NoError(t, err)
+			require.False(t, r.skipped)
+			_, _, err = tr.validate(ctx, s)
+			require.NoError(t, err)
+		}
+		require.Equal(t, before, dev.taken)
+		require.Equal(t, tr.slab, tr.ctx.Arena.Peak(), "the dry run is not the run")
+		require.NoError(t, tr.close())
+		s.close()
+	}
+}
+
+var _ port.Source = (*fakeSource)(nil)
