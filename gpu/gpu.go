@@ -86,7 +86,9 @@ type Stream interface {
 	Do(fn func() error)
 	// Record returns an event that is reached when all work queued so far is done.
 	Record() Event
-	// Wait makes all work queued later wait for the event. The host does not wait.
+	// Wait makes all work queued later wait for the event. The host does not
+	// wait. An event of a stream that has failed by then fails this one too, so
+	// that nothing is computed from work that was dropped.
 	Wait(e Event)
 	// Fail makes err the stream's error unless it has one already.
 	Fail(err error)
@@ -100,7 +102,8 @@ type Stream interface {
 type Event interface {
 	// Done says whether the point has been reached.
 	Done() bool
-	// Await waits on the host for it, or for ctx.
+	// Await waits on the host for it, or for ctx. It returns ctx's error, or the
+	// error that the event's stream had at that point.
 	Await(ctx context.Context) error
 }
 

@@ -29,12 +29,14 @@ func TestBitsOnAnyNumberOfCores(t *testing.T) { opstest.RunBits(t, device(t), te
 
 func BenchmarkOps(b *testing.B) { opstest.RunSpeed(b, device(b), tensor.F32) }
 
-// Every op in this package has cases in the list.
-func TestEveryOpHasCases(t *testing.T) {
+// Every op in this package has cases in the list and a line in the README.
+func TestEveryOpIsListed(t *testing.T) {
 	listed := opstest.Ops(device(t), t)
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
 	name := regexp.MustCompile(`Name\(\) string\s*{ return "(\w+)" }`)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
 	found := 0
 	for _, f := range files {
 		src, err := os.ReadFile(f.Name())
@@ -44,6 +46,7 @@ func TestEveryOpHasCases(t *testing.T) {
 		for _, m := range name.FindAllStringSubmatch(string(src), -1) {
 			found++
 			require.NotZero(t, listed[m[1]], "op %s (%s) has no case in opstest", m[1], f.Name())
+			require.Contains(t, string(readme), "| `"+m[1]+"` |", "README.md has no line for op %s", m[1])
 		}
 	}
 	require.Equal(t, len(listed), found)
