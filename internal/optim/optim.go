@@ -140,8 +140,5 @@ func (o *Optimizer) Taken() tensor.Tensor { return o.step }
 // "v_code", "m_absmax" and "v_absmax" (one for each 256 elements).
 func (o *Optimizer) State(param string) map[string]tensor.Tensor { return o.states[param] }
 
-// Bytes returns the device memory held.
-func (o *Optimizer) Bytes() int64 { return o.buf.Size() }
-
 // Close frees the state. Calling it twice is allowed.
 func (o *Optimizer) Close() error { return o.buf.Free() }

@@ -16,10 +16,9 @@ import (
 // happens between two.
 type loop struct {
 	*stage
-	t        *trainer
-	source   port.Source
-	settings []port.Setting
-	lent     port.State // what is lent, but for step and counters
+	t      *trainer
+	source port.Source
+	lent   port.State // what is lent, but for step and counters
 
 	step     int // completed steps
 	micros   int // micro-batches used
@@ -36,30 +35,18 @@ type staged struct {
 	draw  *draw
 }
 
-// prepare puts the run where it stands: a new adapter, or what the checkpoint holds.
-func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
+// compare holds the run against the checkpoint it goes on from, nil for none,
+// and names what has changed since.
+func (l *loop) compare(from *runstate.Checkpoint) error {
 	var err error
-	if l.settings, err = settings(l.set.Env, l.set.ID, &l.cfg); err != nil {
+	if l.lent.Settings, err = settings(l.set.Env, l.set.ID, &l.cfg); err != nil {
 		return err
 	}
-	l.settings = append(l.settings, port.Setting{Name: "base weights", Value: l.source.BaseIdentity(), Fixed: true})
-	n := &l.cfg.Network
-	l.lent = port.State{
-		Adapter: port.Adapter{Type: n.Type, Rank: n.rank(), Alpha: n.alpha(), Targets: n.Targets,
-			Arch: l.t.plan.model.Arch(), Base: l.source.BaseIdentity()},
-		Params: l.t.params(), Settings: l.settings, Dataset: l.source.Dataset(), Memory: l.t.memory(),
-	}
-	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
-		"alpha", n.alpha(), "scale", n.alpha()/float64(n.rank()))
+	l.lent.Settings = append(l.lent.Settings, port.Setting{Name: "base weights", Value: l.source.BaseIdentity(), Fixed: true})
 	if from == nil {
 		return nil
 	}
-	return l.resume(ctx, from)
-}
-
-// resume goes on from a checkpoint, and names what has changed since.
-func (l *loop) resume(ctx context.Context, from *runstate.Checkpoint) error {
-	changes, err := from.Compare(l.set.Env.Name, l.settings)
+	changes, err := from.Compare(l.set.Env.Name, l.lent.Settings)
 	if err != nil {
 		return err
 	}
@@ -69,17 +56,28 @@ func (l *loop) resume(ctx context.Context, from *runstate.Checkpoint) error {
 	if added, gone := from.CompareDataset(l.lent.Dataset); added+gone > 0 {
 		l.set.Log.Info("the dataset has changed since the checkpoint", "added", added, "gone", gone)
 	}
+	return nil
+}
+
+// prepare puts the run where it stands: a new adapter, or what the checkpoint holds.
+func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
+	n := &l.cfg.Network
+	l.lent.Adapter = port.Adapter{Type: n.Type, Rank: n.rank(), Alpha: n.alpha(), Targets: n.Targets,
+		Arch: l.t.plan.model.Arch(), Base: l.source.BaseIdentity()}
+	l.lent.Params, l.lent.Memory = l.t.params(), l.t.memory()
+	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
+		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "workspace_mib", l.t.slab>>20)
+	if from == nil {
+		return nil
+	}
 	if err := from.Restore(ctx, &l.lent); err != nil {
 		return err
 	}
 	c := from.Counters
 	l.step, l.micros = from.Step, int(c[runstate.CountMicroBatches])
 	l.updates, l.skipped, l.row = int(c[countUpdates]), int(c[countSkipped]), int(c[countNonFinite])
-	if err := l.t.setUpdates(ctx, c[countUpdates]); err != nil {
-		return err
-	}
 	l.set.Log.Info("going on", "step", l.step, "of", l.cfg.Steps)
-	return nil
+	return l.t.setUpdates(ctx, c[countUpdates])
 }
 
 // run takes the steps that are left. Work is queued a step ahead of what is

@@ -78,10 +78,14 @@ func (s *stage) train(ctx context.Context, from *runstate.Checkpoint, first *por
 	if err != nil {
 		return err
 	}
-	dev := first.Source.Device()
-	if s.trainer, err = newTrainer(p, dev, first.Source.Weights); err != nil {
+	l := &loop{stage: s, source: first.Source, lent: port.State{Dataset: first.Source.Dataset()}}
+	if err := l.compare(from); err != nil {
 		return err
 	}
+	if s.trainer, err = newTrainer(p, first.Source.Device(), first.Source.Weights); err != nil {
+		return err
+	}
+	l.t = s.trainer
 	defer func() {
 		if err != nil {
 			s.trainer.compute.Fail(err)
@@ -90,7 +94,6 @@ func (s *stage) train(ctx context.Context, from *runstate.Checkpoint, first *por
 			err = failed
 		}
 	}()
-	l := &loop{stage: s, t: s.trainer, source: first.Source}
 	if err := l.prepare(ctx, from); err != nil {
 		return err
 	}

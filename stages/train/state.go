@@ -8,10 +8,9 @@ import (
 	"longship/stages/port"
 )
 
-// The counters of a run, as its state names them.
+// The counters of a run beside runstate.CountMicroBatches, as its state names them.
 const (
 	countUpdates   = "updates"       // optimiser updates taken
-	countMicro     = "micro_batches" // micro-batches used
 	countSkipped   = "skipped"       // steps without an update, since something was not finite
 	countNonFinite = "nonfinite_row" // of those, the last in a row
 )
