@@ -1,7 +1,9 @@
 package latents
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,7 +12,10 @@ import (
 
 	"longship/cache"
 	"longship/gpu/cpu"
+	"longship/internal/dtype"
 	"longship/internal/golden"
+	"longship/pipeline"
+	"longship/pipeline/stagetest"
 	"longship/stages/port"
 )
 
@@ -74,4 +79,49 @@ func TestConfigFaults(t *testing.T) {
 			require.ErrorContains(t, o.Err, want)
 		})
 	}
+}
+
+func TestADamagedLatentIsEncodedAgain(t *testing.T) {
+	dir := t.TempDir()
+	var samples []port.Sample
+	for i := range 3 {
+		samples = append(samples, sampleOf(t, filepath.Join(dir, fmt.Sprintf("%d.png", i)), picture(t, i, 200, 200), 192, 192))
+	}
+	got, o := run(t, dir, "{cache: ./cache}", samples...)
+	require.NoError(t, o.Err)
+	want := loadLatent(t, filepath.Join(dir, "cache"), got[1].Latent)
+
+	flipped := 0
+	needle := dtype.Bytes(want)
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "cache"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if at := bytes.Index(data, needle); at >= 0 {
+			data[at+len(needle)/2] ^= 1
+			flipped++
+			return os.WriteFile(path, data, 0o644)
+		}
+		return nil
+	}))
+	require.Equal(t, 1, flipped)
+	_, o = run(t, dir, "{cache: ./cache}", samples...)
+	require.NoError(t, o.Err)
+	require.Equal(t, 1, o.Summary()["latents encoded"])
+	require.Equal(t, want, loadLatent(t, filepath.Join(dir, "cache"), got[1].Latent))
+}
+
+func TestStopBeforeTheWork(t *testing.T) {
+	dir := t.TempDir()
+	s := sampleOf(t, filepath.Join(dir, "a.png"), picture(t, 1, 40, 40), 32, 32)
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	got := stagetest.Collect[port.Sample]("encoded")
+	o := stagetest.Try(t, Factory(), "{cache: ./cache}", stagetest.Dir(dir), stagetest.Signals(signals),
+		stagetest.Head("model: {path: "+golden.Path("tiny-dev")+"}"), stagetest.Feed("samples", s, s, s), got)
+	require.ErrorIs(t, o.Err, pipeline.ErrInterrupted)
 }
