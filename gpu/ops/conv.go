@@ -64,7 +64,7 @@ func (k Conv2D) Host(w gpu.Workers) error {
 	}
 	xs, ys := k.X.Shape, k.Y.Shape
 	depth, area := k.W.Len()/ys[1], ys[2]*ys[3]
-	strip := min(area, max(16, (1<<18)/depth)) // 1 MiB of columns a worker
+	strip := max(16, min((area+15)/16, (1<<18)/depth)) // at most 1 MiB of patches a worker, and work for 16
 	strips := (area + strip - 1) / strip
 	weights := blas.Matrix{Data: filter, Rows: ys[1], Cols: depth, Stride: depth}
 	w.For(ys[0]*strips, 1, func(lo, hi int) {

@@ -31,7 +31,7 @@ func BenchmarkOps(b *testing.B) { opstest.RunSpeed(b, device(b), tensor.F32) }
 
 // Every op in this package has cases in the list and a line in the README.
 func TestEveryOpIsListed(t *testing.T) {
-	listed := opstest.Ops(device(t), t)
+	listed := opstest.Ops(t, device(t))
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
 	name := regexp.MustCompile(`Name\(\) string\s*{ return "(\w+)" }`)

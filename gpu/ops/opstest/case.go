@@ -11,6 +11,7 @@ package opstest
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 
 	"longship/gpu"
 	"longship/gpu/tensor"
@@ -162,6 +163,18 @@ func (c Case) content(a Arg, before Values) []float64 {
 		v[i] = a.Fill(r, i)
 	}
 	return v
+}
+
+// inPlace is the case with an output on an input's memory.
+func (c Case) inPlace(output, input string) Case {
+	c.Name += " " + output + " over " + input
+	c.Out = slices.Clone(c.Out)
+	for i, a := range c.Out {
+		if a.Name == output {
+			c.Out[i] = a.over(input)
+		}
+	}
+	return c
 }
 
 // Cases returns the whole list.

@@ -90,7 +90,7 @@ func RunSpeed(b *testing.B, dev gpu.Device, act tensor.DType) {
 }
 
 // Ops returns the names of the ops that the list has cases for.
-func Ops(dev gpu.Device, t testing.TB) map[string]int {
+func Ops(t testing.TB, dev gpu.Device) map[string]int {
 	n := map[string]int{}
 	for _, c := range Cases() {
 		if c.Want == nil && c.Grad == nil {

@@ -28,6 +28,9 @@ func normCases() []Case {
 			cases = append(cases, ropeCase(s.n, s.heads, s.hd, s.gap, form&1 != 0, form&2 != 0))
 		}
 	}
+	cases = append(cases, layerNormCase(2, 3, 5, 1, true).inPlace("y", "x"), layerNormBackwardCase(2, 3, 5, 0, false).inPlace("dx", "dy"),
+		rmsCase(4, 2, 8, 1, tensor.F32).inPlace("y", "x"), rmsRopeCase(4, 2, 8, 0).inPlace("y", "x"), rmsRopeBackwardCase(4, 2, 8, 0).inPlace("dx", "dy"),
+		residualCase(6, 5))
 	for _, c := range []Case{layerNormCase(2, 256, 512, 0, true), layerNormBackwardCase(2, 256, 512, 0, false), rmsRopeCase(512, 4, 128, 0), rmsRopeBackwardCase(512, 4, 128, 0)} {
 		c.Name, c.Want, c.Grad = "speed/"+c.Name, nil, nil
 		cases = append(cases, c)
@@ -127,6 +130,19 @@ func gateCase(batch, seq, d, gap int) Case {
 			return ops.GateResidual{Y: t["y"], X: t["x"], H: t["h"], Gate: t["gate"]}
 		},
 		Want: func(v Values) Values { return Values{"y": gated(v, d)} },
+	}
+}
+
+// residualCase is the residual without a gate.
+func residualCase(n, d int) Case {
+	return Case{
+		Name: named("gate_residual/%dx%d no gate", n, d),
+		In:   []Arg{x("x", n, d), x("h", n, d).gap(1)},
+		Out:  []Arg{out("y", n, d).gap(2)},
+		Op:   func(t Tensors) gpu.Kernel { return ops.GateResidual{Y: t["y"], X: t["x"], H: t["h"]} },
+		Want: func(v Values) Values {
+			return Values{"y": filled(n*d, func(i int) float64 { return v["x"][i] + v["h"][i] })}
+		},
 	}
 }
 

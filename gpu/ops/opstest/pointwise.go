@@ -39,6 +39,9 @@ func pointwiseCases() []Case {
 		},
 		each("silu/in place", func(v Values, i int) float64 { return silu(v["x"][i]) },
 			[]Arg{wide("x")}, out("y", n, d).over("x"), func(t Tensors) gpu.Kernel { return ops.SiLU{Y: t["y"], X: t["x"]} }),
+		each("swiglu/in place", func(v Values, i int) float64 { return swiglu(v)[i] },
+			[]Arg{wide("gate"), wide("up")}, out("y", n, d).over("gate"),
+			func(t Tensors) gpu.Kernel { return ops.SwiGLU{Y: t["y"], Gate: t["gate"], Up: t["up"]} }),
 		{
 			Name: "silu_backward/in place",
 			In:   []Arg{wide("x"), x("dy", n, d)},

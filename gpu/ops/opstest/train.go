@@ -11,7 +11,7 @@ import (
 func trainCases() []Case {
 	return []Case{
 		sinusoidCase(256), sinusoidCase(8),
-		flowMixCase(2, 3, 5), flowLossCase(2, 3, 5, true), flowLossCase(3, 4, 2, false), flowLossGradient(2, 3, 5),
+		flowMixCase(2, 3, 5), flowLossCase(2, 3, 5, true), flowLossCase(3, 4, 2, false), flowLossCase(2, 3, 5, true).inPlace("dv", "v"), flowLossGradient(2, 3, 5),
 		flagCase(1, 0), flagCase(math.Inf(1), 1), flagCase(math.NaN(), 1),
 	}
 }
