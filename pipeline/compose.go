@@ -30,7 +30,7 @@ func Compose(env *Env, log hclog.Logger, parts ...Part) (*Pipeline, error) {
 		return nil, fmt.Errorf("find the folder of the pipeline: %w", err)
 	}
 	env.Dir = dir
-	l := &loader{env: env, log: log}
+	l := &loader{tree: &tree{faults: &faults{}}, env: env, log: log}
 	h := head{
 		Name: cmp.Or(env.Name, "run"), Device: cmp.Or(env.Device, "auto"), VRAM: cmp.Or(env.VRAM, "auto"),
 		Model: env.Model, Output: Path(cmp.Or(env.Output, "output")), Seed: env.Seed,
@@ -50,7 +50,7 @@ func Compose(env *Env, log hclog.Logger, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	for _, p := range parts {
-		n, err := p.node(env.Dir, &l.faults)
+		n, err := p.node(env.Dir, l.faults)
 		if err != nil {
 			return nil, err
 		}

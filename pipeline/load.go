@@ -62,7 +62,8 @@ func (r *Registry) Parse(src []byte, opts Options) (*Pipeline, error) {
 		opts.Log = hclog.NewNullLogger()
 	}
 	l := &loader{reg: r, env: &Env{Dir: dir}, log: opts.Log}
-	if l.tree = parseTree(src, opts.File, opts.Getenv, &l.faults); l.tree != nil {
+	l.tree = parseTree(src, opts.File, opts.Getenv)
+	if l.root != nil {
 		for _, s := range opts.Set {
 			l.override(s)
 		}
@@ -79,16 +80,15 @@ type loader struct {
 	reg    *Registry
 	env    *Env
 	log    hclog.Logger
-	faults faults
 	nodes  []*node
 	broken bool // a stage could not be made: wiring would report consequences
 }
 
 // finish builds and wires the stages.
 func (l *loader) finish() (*Pipeline, error) {
-	build(l.env, l.log, l.nodes, &l.faults)
+	build(l.env, l.log, l.nodes, l.faults)
 	if !l.broken && !slices.ContainsFunc(l.nodes, func(n *node) bool { return n.stage == nil }) {
-		wire(l.reg, l.nodes, &l.faults)
+		wire(l.reg, l.nodes, l.faults)
 	}
 	if err := l.faults.err(); err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (l *loader) config(n *node, body *yaml.Node) {
 	resolvePaths(reflect.ValueOf(n.cfg), l.env.Dir)
 	n.where = func(key string) Place { return l.placeOf(body, key) }
 	if v, ok := n.cfg.(Validator); ok {
-		n.invalid(&l.faults, v.Validate())
+		n.invalid(l.faults, v.Validate())
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 // its own, so it may be changed.
 type tree struct {
 	file   string
-	root   *yaml.Node
+	root   *yaml.Node            // nil where the document cannot be used at all
 	option map[*yaml.Node]string // the option that set a node, where not the file
 	faults *faults
 	getenv func(string) (string, bool)
@@ -32,20 +32,20 @@ type tree struct {
 }
 
 // parseTree reads the one document of src.
-func parseTree(src []byte, file string, getenv func(string) (string, bool), f *faults) *tree {
-	t := &tree{file: file, option: map[*yaml.Node]string{}, faults: f, getenv: getenv}
+func parseTree(src []byte, file string, getenv func(string) (string, bool)) *tree {
+	t := &tree{file: file, option: map[*yaml.Node]string{}, faults: &faults{}, getenv: getenv}
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); err != nil {
 		if errors.Is(err, io.EOF) {
-			f.add(Place{File: file}, "the file is empty: a pipeline needs at least `stages:`")
+			t.faults.add(Place{File: file}, "the file is empty: a pipeline needs at least `stages:`")
 		} else {
 			t.syntax(src, err)
 		}
-		return nil
+		return t
 	}
 	if err := dec.Decode(&second); err == nil {
-		f.add(t.place(&second), "a second document begins here: a pipeline is one")
+		t.faults.add(t.place(&second), "a second document begins here: a pipeline is one")
 	} else if !errors.Is(err, io.EOF) {
 		t.syntax(src, err)
 	}
@@ -54,8 +54,8 @@ func parseTree(src []byte, file string, getenv func(string) (string, bool), f *f
 		root = root.Alias
 	}
 	if root.Kind != yaml.MappingNode {
-		f.add(t.place(root), "a pipeline is a mapping with `stages:`, not %s", kindName(root))
-		return nil
+		t.faults.add(t.place(root), "a pipeline is a mapping with `stages:`, not %s", kindName(root))
+		return t
 	}
 	t.root = t.expand(root, 0)
 	return t
@@ -156,12 +156,12 @@ func (t *tree) expandMap(n, c *yaml.Node, depth int) {
 		}
 	}
 	for _, m := range merges {
-		t.merge(m, c, depth)
+		t.merge(m, c, seen, depth)
 	}
 }
 
-// merge adds the pairs of `<<: *a` or `<<: [*a, *b]` that c has not yet.
-func (t *tree) merge(value, c *yaml.Node, depth int) {
+// merge adds the pairs of `<<: *a` or `<<: [*a, *b]` whose keys have not been seen.
+func (t *tree) merge(value, c *yaml.Node, seen map[string]int, depth int) {
 	v := t.expand(value, depth+1)
 	if v == nil {
 		return
@@ -176,8 +176,10 @@ func (t *tree) merge(value, c *yaml.Node, depth int) {
 			continue
 		}
 		for i := 0; i+1 < len(m.Content); i += 2 {
-			if lookup(c, m.Content[i].Value) == nil {
-				c.Content = append(c.Content, m.Content[i], m.Content[i+1])
+			key := m.Content[i]
+			if _, ok := seen[key.Value]; !ok {
+				seen[key.Value] = key.Line
+				c.Content = append(c.Content, key, m.Content[i+1])
 			}
 		}
 	}
