@@ -128,9 +128,11 @@ func (d *drawer) validation(ctx context.Context, seed uint64, level int, sigma f
 	})
 }
 
-// close frees everything. Calling it twice is allowed.
+// close frees everything. Calling it twice is allowed. A failure of the stream
+// has reached whoever waited for a draw.
 func (d *drawer) close() error {
-	errs := []error{d.stream.Close()}
+	var errs []error
+	_ = d.stream.Close()
 	for _, s := range d.slots {
 		for _, b := range []gpu.Buffer{s.host, s.device} {
 			if b != nil {

@@ -46,12 +46,13 @@ type fakeSource struct {
 	samples int
 	val     int
 	poison  func(index int) bool // batches with a NaN in the latent
+	spoil   func(*port.Batch)    // what else is wrong with a batch
 }
 
 func newSource(t testing.TB) *fakeSource {
 	dev, err := cpu.New()
 	require.NoError(t, err)
-	s := &fakeSource{t: t, dev: dev, model: tiny(), base: "b1", samples: 5, val: 1, poison: func(int) bool { return false }}
+	s := &fakeSource{t: t, dev: dev, model: tiny(), base: "b1", samples: 5, val: 1, poison: func(int) bool { return false }, spoil: func(*port.Batch) {}}
 	s.from = resident(t, randomModel(s.model))
 	return s
 }
@@ -97,6 +98,7 @@ func (s *fakeSource) training(k int) *port.Batch {
 	if s.poison(k) {
 		b.Latent.Float32s()[3] = float32(math.NaN())
 	}
+	s.spoil(b)
 	return b
 }
 
@@ -171,6 +173,7 @@ type trial struct {
 	saveAt  func(pipeline.Moment) bool // steps at which the state is saved and taken
 	signals chan os.Signal
 	onStep  func(port.Step)
+	cleanup func() // before the source is closed
 }
 
 // course is what came of it.
@@ -220,6 +223,9 @@ func (tr trial) run(t testing.TB) course {
 	}
 	c.Outcome = stagetest.Try(t, Factory(), tr.config, opts...)
 	c.steps, c.val = steps.Values, val.Values
+	if tr.cleanup != nil {
+		tr.cleanup()
+	}
 	tr.source.close()
 	return c
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -244,4 +245,25 @@ func TestBatchesThatEndAreAnError(t *testing.T) {
 		stagetest.Collect[port.Step]("steps"), stagetest.Collect[port.Validation]("validation"))
 	require.ErrorContains(t, o.Err, "the batches ended after step 2 of 5")
 	s.close()
+}
+
+// A failure on the device, inside step 3: the steps before it are told, nothing
+// is lent after it.
+func TestNothingIsLentAfterAFailure(t *testing.T) {
+	s := newSource(t)
+	broken, err := s.dev.NewStream("inputs")
+	require.NoError(t, err)
+	s.spoil = func(b *port.Batch) {
+		if b.Index == 2 {
+			broken.Fail(errors.New("the copy failed"))
+			b.Ready = broken.Record()
+		}
+	}
+	var lent []int
+	c := trial{config: "{steps: 9}", source: s, saveAt: func(at pipeline.Moment) bool {
+		lent = append(lent, at.Step)
+		return at.Step > 2
+	}, cleanup: func() { require.Error(t, broken.Close()) }}.run(t)
+	require.ErrorContains(t, c.Err, "the copy failed")
+	require.Empty(t, c.states, "moments asked for: %v", lent)
 }

@@ -73,7 +73,7 @@ func (t *trainer) build(weights func(gpu.Stream) (memory.Source, error)) (err er
 	if t.compute, err = t.dev.NewStream("compute"); err != nil {
 		return err
 	}
-	t.onClose(t.compute.Close)
+	t.onClose(func() error { _ = t.compute.Close(); return nil }) // its failure was Run's error
 	source, err := weights(t.compute)
 	if err != nil {
 		return err
@@ -200,12 +200,12 @@ func (t *trainer) onClose(f func() error) { t.closers = append(t.closers, f) }
 // close waits for the queued work and frees everything. Calling it twice is allowed.
 func (t *trainer) close() error {
 	var errs []error
-	if t.compute != nil {
-		errs = append(errs, t.compute.Sync())
+	if len(t.closers) > 0 {
+		_ = t.compute.Sync() // its failure was Run's error
 	}
 	for i := len(t.closers) - 1; i >= 0; i-- {
 		errs = append(errs, t.closers[i]())
 	}
-	t.closers, t.compute = nil, nil
+	t.closers = nil
 	return errors.Join(errs...)
 }
