@@ -3,6 +3,7 @@ package quant
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,6 +27,8 @@ type Options struct {
 	Outer    string                  // of those outside
 	Source   string                  // identity of the weights, kept in the file
 	Progress func(done, total int64) // told the bytes of the source that are done, from several goroutines; may be nil
+
+	keep bool // leave the source in the page cache: benchmarks read it again
 }
 
 // plan lays out the units of a transformer, from byte pageSize of the file on.
@@ -112,7 +115,7 @@ func Write(ctx context.Context, path string, model *weights.Transformer, opt Opt
 			err = fmt.Errorf("write quantised file %s: %w", path, err)
 		}
 	}()
-	if err := writeUnits(ctx, f, &h, model, opt.Progress); err != nil {
+	if err := writeUnits(ctx, f, &h, model, opt); err != nil {
 		return err
 	}
 	encoded, err := cbor.Marshal(h)
@@ -138,7 +141,7 @@ func Write(ctx context.Context, path string, model *weights.Transformer, opt Opt
 }
 
 // writeUnits makes the units and sets their checksums.
-func writeUnits(ctx context.Context, f *os.File, h *header, model *weights.Transformer, progress func(done, total int64)) error {
+func writeUnits(ctx context.Context, f io.WriterAt, h *header, model *weights.Transformer, opt Options) error {
 	var total int64
 	for _, name := range model.Names() {
 		w := model.Weight(name)
@@ -149,9 +152,9 @@ func writeUnits(ctx context.Context, f *os.File, h *header, model *weights.Trans
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, u := range h.each() {
 		g.Go(func() error {
-			w := unitWriter{f: f, at: u.Off, hash: blake3.New(), read: func(n int) {
-				if now := done.Add(int64(n)); progress != nil {
-					progress(now, total)
+			w := unitWriter{f: f, at: u.Off, keep: opt.keep, hash: blake3.New(), read: func(n int) {
+				if now := done.Add(int64(n)); opt.Progress != nil {
+					opt.Progress(now, total)
 				}
 			}}
 			if err := w.unit(ctx, *u, model); err != nil {
@@ -166,8 +169,9 @@ func writeUnits(ctx context.Context, f *os.File, h *header, model *weights.Trans
 
 // unitWriter writes one unit from its first byte to its last.
 type unitWriter struct {
-	f    *os.File
+	f    io.WriterAt
 	at   int64
+	keep bool
 	hash *blake3.Hasher
 	read func(bytes int)
 
@@ -190,7 +194,9 @@ func (w *unitWriter) unit(ctx context.Context, u memory.Unit, model *weights.Tra
 		if err != nil {
 			return err
 		}
-		from.Drop()
+		if !w.keep {
+			from.Drop()
+		}
 		if e.Scale >= 0 {
 			if err := w.fill(start + e.Scale); err != nil {
 				return err
