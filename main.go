@@ -4,9 +4,6 @@
 // and append their factories to the list.
 package main
 
-import (
-	"longship/internal/cli"
-	"longship/stages"
-)
+import "longship/stages"
 
-func main() { cli.Main(stages.Builtin()...) }
+func main() { stages.Main(stages.Builtin()...) }
