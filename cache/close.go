@@ -32,7 +32,7 @@ func (s *Store) closeBadger() error {
 		err = s.settle()
 	}
 	if err == nil {
-		err = s.writeSeal(s.suspect.Load())
+		err = s.writeSeal()
 	}
 	return err
 }

@@ -175,3 +175,36 @@ func TestGetDamaged(t *testing.T) {
 	}
 	require.Len(t, damaged, 1)
 }
+
+// After a crash a tensor is read once before it is trusted, and the seal
+// remembers for which that is still to be done.
+func TestUncheckedIsRemembered(t *testing.T) {
+	whole := t.TempDir()
+	want := smallStore(t, whole)
+	require.NoError(t, os.Remove(filepath.Join(whole, "seal.json")))
+
+	s := open(t, whole)
+	require.True(t, s.Has(t.Context(), ref(0, len(want[0]))))
+	require.NoError(t, s.Close())
+
+	// Damage that the stamps do not show: found in tensors that were not checked.
+	path := filepath.Join(whole, "badger", "000001.vlog")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := 1; i < 4; i++ {
+		at := bytes.Index(data, want[i][:16])
+		require.Positive(t, at)
+		data[at+100] ^= 1
+	}
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	cache.ResealForTest(t, whole)
+
+	s = open(t, whole)
+	require.True(t, s.Has(t.Context(), ref(0, len(want[0]))))
+	for i := 1; i < 4; i++ {
+		require.False(t, s.Has(t.Context(), ref(i, len(want[i]))), "tensor %d", i)
+	}
+	for i := 4; i < 8; i++ {
+		require.True(t, s.Has(t.Context(), ref(i, len(want[i]))), "tensor %d", i)
+	}
+}

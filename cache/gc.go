@@ -53,7 +53,6 @@ func (s *Store) GC(ctx context.Context, opt GCOptions) (GCReport, error) {
 	if damaged {
 		// Badger moves the entries of a value log up to the first that does
 		// not check; what lay behind one is lost with its file. Find it now.
-		s.suspect.Store(true)
 		verified, err := s.Verify(ctx, nil)
 		report.Damaged = verified.Damaged
 		return report, err
@@ -100,6 +99,9 @@ func (s *Store) collect(ctx context.Context, opt GCOptions, report *GCReport) (d
 	}
 	if report.After, err = s.reopen(); err != nil {
 		return damaged, err
+	}
+	if damaged {
+		s.distrust()
 	}
 	return damaged, nil
 }

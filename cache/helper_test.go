@@ -26,7 +26,14 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(childEnv); job != "" {
 		os.Exit(child(job, os.Args[len(os.Args)-1]))
 	}
-	goleak.VerifyTestMain(m)
+	var leaks []goleak.Option
+	if long() { // Badger leaves these behind where it fails to open a folder
+		leaks = append(leaks,
+			goleak.IgnoreTopFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),
+			goleak.IgnoreTopFunction("github.com/dgraph-io/badger/v4.(*DB).updateSize"),
+			goleak.IgnoreTopFunction("github.com/dgraph-io/ristretto/v2/z.(*AllocatorPool).freeupAllocators"))
+	}
+	goleak.VerifyTestMain(m, leaks...)
 }
 
 // child holds a cache, or puts tensor after tensor and says so, until it is killed.

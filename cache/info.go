@@ -58,9 +58,36 @@ func readInfo(db *badger.DB, k Key) (e Entry, err error) {
 
 // touch remembers that a tensor was used.
 func (s *Store) touch(k Key) {
-	s.usedMu.Lock()
+	s.trackMu.Lock()
 	s.used[k] = struct{}{}
-	s.usedMu.Unlock()
+	s.trackMu.Unlock()
+}
+
+// isUnchecked says whether a tensor must be read before it is trusted.
+func (s *Store) isUnchecked(k Key) bool {
+	s.trackMu.Lock()
+	defer s.trackMu.Unlock()
+	_, ok := s.unchecked[k]
+	return ok
+}
+
+// vouch notes that a tensor's bytes are known to be whole.
+func (s *Store) vouch(k Key) {
+	s.trackMu.Lock()
+	delete(s.unchecked, k)
+	s.trackMu.Unlock()
+}
+
+// distrust has every tensor read before it is trusted.
+func (s *Store) distrust() {
+	unchecked := map[Key]struct{}{}
+	eachKey(s.db, []byte{tagTensor}, func(key []byte) bool {
+		unchecked[Key(key[1:])] = struct{}{}
+		return true
+	})
+	s.trackMu.Lock()
+	s.unchecked = unchecked
+	s.trackMu.Unlock()
 }
 
 // Sync brings everything put so far to the disk.
@@ -78,10 +105,10 @@ func (s *Store) Sync() error {
 
 // flushUsed writes when the tensors used since the last flush were used.
 func (s *Store) flushUsed() error {
-	s.usedMu.Lock()
+	s.trackMu.Lock()
 	used := s.used
 	s.used = map[Key]struct{}{}
-	s.usedMu.Unlock()
+	s.trackMu.Unlock()
 	now := time.Now()
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()

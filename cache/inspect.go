@@ -108,7 +108,6 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int)) (Ver
 		return report, fmt.Errorf("verify cache %s: %w", s.dir, err)
 	}
 	report.Entries, report.Bytes = done, bytes.Load()
-	s.suspect.Store(false)
 	return report, nil
 }
 

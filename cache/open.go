@@ -105,7 +105,6 @@ func (s *Store) open() error {
 	}
 	s.log.Warn("cache cannot be used: set aside, a new one is begun and filled again",
 		"cache", s.dir, "aside", aside, "cause", err)
-	s.suspect.Store(false)
 	return s.openWhole()
 }
 
@@ -115,11 +114,10 @@ func (s *Store) openWhole() error {
 	if err := s.room.forOpening(s.dir); err != nil {
 		return err
 	}
-	state, err := s.checkSeal()
+	intact, unchecked, err := s.checkSeal()
 	if err != nil {
 		return err
 	}
-	s.suspect.Store(state != sealIntact)
 	if err := s.breakSeal(); err != nil {
 		return err
 	}
@@ -134,6 +132,10 @@ func (s *Store) openWhole() error {
 	if err := s.checkVersion(); err != nil {
 		s.db = nil
 		return errors.Join(err, db.Close())
+	}
+	s.unchecked = unchecked
+	if !intact {
+		s.distrust()
 	}
 	return nil
 }

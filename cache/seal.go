@@ -23,8 +23,8 @@ import (
 const sealName = "seal.json"
 
 type sealed struct {
-	Suspect bool         `json:"suspect"` // the value log was not known to be whole
-	Files   []sealedFile `json:"files"`
+	Unchecked []byte       `json:"unchecked"` // keys, one behind the other, of tensors that were not known to be whole
+	Files     []sealedFile `json:"files"`
 }
 
 type sealedFile struct {
@@ -33,54 +33,49 @@ type sealedFile struct {
 	Hash string `json:"hash,omitempty"`
 }
 
-type sealState int
-
-const (
-	sealIntact  sealState = iota // as sealed, or a new folder
-	sealSuspect                  // not sealed, or the value log has been touched
-)
-
 func (s *Store) sealPath() string { return filepath.Join(s.dir, sealName) }
 
-// checkSeal compares Badger's folder with its seal. An error says which file
-// of the index is damaged.
-func (s *Store) checkSeal() (sealState, error) {
+// checkSeal compares Badger's folder with its seal. intact says that no value
+// log has been touched since; then the tensors that were not known to be whole
+// at the time are in unchecked. An error says which file of the index is damaged.
+func (s *Store) checkSeal() (intact bool, unchecked map[Key]struct{}, err error) {
 	if _, err := os.Stat(s.badgerDir()); errors.Is(err, fs.ErrNotExist) {
-		return sealIntact, nil
+		return true, nil, nil
 	}
 	seal, ok := s.readSeal()
 	if !ok {
-		return sealSuspect, probeTables(s.badgerDir())
+		return false, nil, probeTables(s.badgerDir())
 	}
 	now, err := s.listFiles()
 	if err != nil {
-		return sealSuspect, err
+		return false, nil, err
 	}
 	found := map[string]sealedFile{}
 	for _, f := range now {
 		found[f.Name] = f
 	}
-	state := sealIntact
-	if seal.Suspect || len(now) != len(seal.Files) {
-		state = sealSuspect
-	}
+	intact = len(now) == len(seal.Files)
 	for _, want := range seal.Files {
 		got, ok := found[want.Name]
 		switch {
 		case want.Hash == "" && (!ok || got.stamp != want.stamp):
-			state = sealSuspect
+			intact = false
 		case want.Hash != "" && !ok:
-			return sealSuspect, fmt.Errorf("file %s is missing", want.Name)
+			return false, nil, fmt.Errorf("file %s is missing", want.Name)
 		case want.Hash != got.Hash && want.Name == discardName:
 			// Only statistics, which Badger gathers again.
 			if err := os.Remove(filepath.Join(s.badgerDir(), want.Name)); err != nil {
-				return sealSuspect, err
+				return false, nil, err
 			}
 		case want.Hash != got.Hash:
-			return sealSuspect, fmt.Errorf("file %s is damaged: its bytes have changed since the cache was closed", want.Name)
+			return false, nil, fmt.Errorf("file %s is damaged: its bytes have changed since the cache was closed", want.Name)
 		}
 	}
-	return state, nil
+	unchecked = map[Key]struct{}{}
+	for keys := seal.Unchecked; len(keys) >= len(Key{}); keys = keys[len(Key{}):] {
+		unchecked[Key(keys[:len(Key{})])] = struct{}{}
+	}
+	return intact, unchecked, nil
 }
 
 // readSeal returns the seal; false if there is none or it is damaged itself.
@@ -97,12 +92,16 @@ func (s *Store) readSeal() (seal sealed, ok bool) {
 }
 
 // writeSeal seals the closed folder.
-func (s *Store) writeSeal(suspect bool) error {
+func (s *Store) writeSeal() error {
 	files, err := s.listFiles()
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(sealed{Suspect: suspect, Files: files})
+	seal := sealed{Files: files}
+	for k := range s.unchecked {
+		seal.Unchecked = append(seal.Unchecked, k[:]...)
+	}
+	body, err := json.Marshal(seal)
 	if err != nil {
 		return err
 	}

@@ -35,13 +35,13 @@ type Store struct {
 	db   *badger.DB       // nil once closed
 	lock *folderlock.Lock // nil once closed
 
-	suspect atomic.Bool // files may have changed since they were sealed: read before trusting
-	wrote   atomic.Bool // something was put, so the value log has grown
+	wrote atomic.Bool // something was put, so the value log has grown
 
 	room roomKeeper
 
-	usedMu sync.Mutex
-	used   map[Key]struct{} // used since the last flush
+	trackMu   sync.Mutex
+	used      map[Key]struct{} // used since the last flush
+	unchecked map[Key]struct{} // may have changed since the folder was sealed: to be read before they are trusted
 }
 
 // Dir returns the store's folder.
@@ -66,6 +66,7 @@ func (s *Store) Put(ctx context.Context, ref Ref, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("put %s into cache %s: %w", ref, s.dir, err)
 	}
+	s.vouch(ref.Key)
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (s *Store) Has(ctx context.Context, ref Ref) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if s.suspect.Load() {
+	if s.isUnchecked(ref.Key) {
 		if s.tensor(ref, func([]byte) {}) != nil {
 			return false
 		}
@@ -123,6 +124,7 @@ func (s *Store) tensor(ref Ref, fn func(payload []byte)) error {
 		return nil
 	})
 	if err == nil {
+		s.vouch(ref.Key)
 		return nil
 	}
 	if isGone(err) {
