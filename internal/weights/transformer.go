@@ -55,7 +55,7 @@ func (t *Transformer) bind(at string) error {
 	case config != nil:
 		t.Config = *config
 	default:
-		if t.Config, err = flux2.Infer(t.shapes()); err != nil {
+		if t.Config, err = t.Layout.infer(t.shapes()); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
@@ -63,19 +63,27 @@ func (t *Transformer) bind(at string) error {
 	return err
 }
 
-// shapes returns the shapes in the file by canonical names, as far as they are
-// needed to work out a config.
+// shapes returns the shapes in the file by their names in it.
 func (t *Transformer) shapes() map[string][]int {
 	shapes := map[string][]int{}
 	for _, name := range t.Set.Names() {
 		x, _ := t.Set.Tensor(name)
-		name = strings.TrimPrefix(name, t.Layout.Prefix)
-		if t.Layout.Diffusers {
-			name = canonical(name)
-		}
 		shapes[name] = x.Shape
 	}
 	return shapes
+}
+
+// infer works the config out from the shapes in a file of this layout.
+func (l Layout) infer(shapes map[string][]int) (flux2.Config, error) {
+	ours := map[string][]int{}
+	for name, shape := range shapes {
+		name = strings.TrimPrefix(name, l.Prefix)
+		if l.Diffusers {
+			name = canonical(name)
+		}
+		ours[name] = shape
+	}
+	return flux2.Infer(ours)
 }
 
 // canonical returns our name for a tensor of the diffusers layout that makes up
