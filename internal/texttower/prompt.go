@@ -55,8 +55,9 @@ func (p *Prompter) PadRule() string {
 // Prompt tokenises a caption.
 func (p *Prompter) Prompt(caption string) Prompt {
 	ids := p.tokens.Encode(p.family.Prompt(caption))
-	ids = ids[:min(len(ids), p.length)]
-	out := Prompt{IDs: make([]int, p.length), First: 0, End: len(ids)}
+	cut := max(0, len(ids)-p.length)
+	ids = ids[:len(ids)-cut]
+	out := Prompt{IDs: make([]int, p.length), End: len(ids), Cut: cut}
 	if p.left {
 		out.First, out.End = p.length-len(ids), p.length
 	}
@@ -68,10 +69,11 @@ func (p *Prompter) Prompt(caption string) Prompt {
 }
 
 // Prompt is a tokenised prompt: ids of which [First, End) are real and the
-// others padding.
+// others padding. Cut is how many ids more it would have, were it not too long.
 type Prompt struct {
 	IDs        []int
 	First, End int
+	Cut        int
 }
 
 // Stored returns the rows of an embedding that must be stored. Pad rows at the

@@ -66,6 +66,7 @@ type model struct {
 	opt     Options
 	files   *texttower.Files
 	prompts *texttower.Prompter
+	tooLong func(caption string, cut int)
 }
 
 func openModel(opt Options) (*model, error) {
@@ -84,6 +85,7 @@ func openModel(opt Options) (*model, error) {
 type tower struct {
 	*texttower.Tower
 	prompts *texttower.Prompter
+	tooLong func(caption string, cut int) // told of captions that lose their last tokens; it may be nil
 }
 
 func (m *model) load(ctx context.Context, dev gpu.Device, progress func(done, total int64)) (encoder, error) {
@@ -91,7 +93,7 @@ func (m *model) load(ctx context.Context, dev gpu.Device, progress func(done, to
 	if err != nil {
 		return nil, err
 	}
-	return tower{t, m.prompts}, nil
+	return tower{t, m.prompts, m.tooLong}, nil
 }
 
 func (m *model) towerOptions(progress func(done, total int64)) texttower.Options {
@@ -103,6 +105,9 @@ func (t tower) Encode(ctx context.Context, captions []string, put func(i int, ro
 	prompts := make([]texttower.Prompt, len(captions))
 	for i, c := range captions {
 		prompts[i] = t.prompts.Prompt(c)
+		if cut := prompts[i].Cut; cut > 0 && t.tooLong != nil {
+			t.tooLong(c, cut)
+		}
 	}
 	return t.Tower.Encode(ctx, prompts, func(i int, rows []float32) error {
 		return put(i, prompts[i].Stored(rows))

@@ -179,6 +179,13 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 		return nil, err
 	}
 	before := hostmem.Release()
+	long := 0
+	m.tooLong = func(caption string, cut int) {
+		if long++; long > longShown {
+			return
+		}
+		s.set.Log.Warn("caption is too long: its end is cut off; raise max_length or shorten it", "caption", caption, "tokens_cut", cut, "max_length", m.opt.MaxLength)
+	}
 	enc, err := m.load(ctx, dev, func(done, total int64) {
 		s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of text encoder")
 	})
@@ -191,9 +198,15 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 		release()
 		after := hostmem.Release()
 		s.set.Log.Info("text encoder unloaded", "host_mib_before", before>>20, "host_mib_after", after>>20)
+		if long > 0 {
+			s.set.Summarise("captions cut to max_length", long)
+		}
 		s.set.Summarise("host memory before and after the text encoder", fmt.Sprintf("%d MiB, %d MiB", before>>20, after>>20))
 	}}, nil
 }
+
+// longShown is how many captions that are too long are named; the summary counts all.
+const longShown = 5
 
 // leased is an encoder that gives its lease back when it is closed.
 type leased struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -117,6 +118,11 @@ func TestOnlyWhatIsMissingIsEncoded(t *testing.T) {
 	require.Equal(t, all, encoded("tiny-dev", "layers: [1, 2, 4]", list...), "other layers")
 	require.Equal(t, all, encoded("tiny-klein", "", list...), "another tower")
 	require.Equal(t, 0, encoded("tiny-dev", "batch: 1", list...), "another batch")
+}
+
+func TestCaptionsThatAreCutAreSaid(t *testing.T) {
+	_, o := embed(t, t.TempDir(), "tiny-klein", "{cache: ./cache, max_length: 40}", samplesOf("a dog", strings.Repeat("a dog ", 40))...)
+	require.Equal(t, 1, o.Summary()["captions cut to max_length"])
 }
 
 func TestHitsTouchNoDevice(t *testing.T) {
