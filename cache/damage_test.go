@@ -86,8 +86,11 @@ func flipped(t testing.TB, whole, name string, at int) string {
 // positions spreads n positions over a file.
 func positions(t testing.TB, path string, n int) (at []int) {
 	t.Helper()
-	if long() {
+	switch {
+	case long():
 		n *= 20
+	case testing.Short():
+		n = 1
 	}
 	info, err := os.Stat(path)
 	require.NoError(t, err)
