@@ -9,10 +9,10 @@ import (
 // Model says where the base model is. Path is an HF folder, or a BFL/Comfy
 // single file; VAE, TextEncoder and Tokenizer override the parts of a folder.
 type Model struct {
-	Path        Path `yaml:"path"`
-	VAE         Path `yaml:"vae"`
-	TextEncoder Path `yaml:"text_encoder"`
-	Tokenizer   Path `yaml:"tokenizer"`
+	Path        Path `yaml:"path" doc:"folder of the model, or a single file of its transformer"`
+	VAE         Path `yaml:"vae" doc:"the VAE, where it is not in the folder"`
+	TextEncoder Path `yaml:"text_encoder" doc:"the text tower, where it is not in the folder"`
+	Tokenizer   Path `yaml:"tokenizer" doc:"the tokenizer, where it is not in the folder"`
 }
 
 // Env is what the stages of one run share: the head of the YAML file, the

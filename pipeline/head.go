@@ -14,7 +14,7 @@ type head struct {
 	Device string `yaml:"device" doc:"auto, cpu, cuda or cuda:N"`
 	VRAM   string `yaml:"vram" doc:"what all stages together may take of the device's memory: auto, or a size such as 23.5GiB"`
 	Model  Model  `yaml:"model" doc:"the base model"`
-	Output Path   `yaml:"output" doc:"folder of results; the run's files are in <output>/<name>"`
+	Output Path   `yaml:"output" doc:"folder of results; the run's files are in the folder of its name there"`
 	Seed   uint64 `yaml:"seed" doc:"seed of everything random"`
 }
 

@@ -2,7 +2,11 @@
 // A stage of one's own imports this package and pipeline, nothing internal.
 package port
 
-import "longship/cache"
+import (
+	"strings"
+
+	"longship/cache"
+)
 
 // Bucket is an image size in pixels, both sides multiples of 16.
 type Bucket struct {
@@ -60,6 +64,9 @@ type Reference struct {
 
 // MessageType makes Sample a message.
 func (Sample) MessageType() string { return "sample" }
+
+// ItemName is what messages call the sample: its file.
+func (s Sample) ItemName() string { return strings.ToValidUTF8(string(s.Path), "\uFFFD") }
 
 // Step is what train says of one optimiser step. Loss may be NaN.
 type Step struct {
