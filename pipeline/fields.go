@@ -33,11 +33,7 @@ func fieldsOf(t reflect.Type) []field {
 		case name == "":
 			name = strings.ToLower(f.Name)
 		}
-		doc := f.Tag.Get("doc")
-		if doc == "" {
-			doc = f.Tag.Get("jsonschema_description")
-		}
-		list = append(list, field{name, f.Index, f.Type, doc})
+		list = append(list, field{name, f.Index, f.Type, f.Tag.Get("doc")})
 	}
 	return list
 }

@@ -14,8 +14,8 @@ import (
 
 // Config is what the user writes under `cached:`.
 type Config struct {
-	Cache pipeline.Path `yaml:"cache" jsonschema_description:"folder of the cache that holds the list"`
-	List  string        `yaml:"list" jsonschema:"required" jsonschema_description:"name of the list: what dataset's list says, or the run's name, a slash and the dataset's id"`
+	Cache pipeline.Path `yaml:"cache" doc:"folder of the cache that holds the list"`
+	List  string        `yaml:"list" jsonschema:"required" doc:"name of the list: what dataset's list says, or the run's name, a slash and the dataset's id"`
 }
 
 // Default returns the config with every default.

@@ -22,19 +22,19 @@ import (
 // Config is what the user writes under `dataset:`. Keys that ai-toolkit has keep
 // its names and meanings.
 type Config struct {
-	Folder         pipeline.Path   `yaml:"folder" jsonschema:"required" jsonschema_description:"folder of images, searched with all folders in it"`
-	Resolution     []int           `yaml:"resolution" jsonschema_description:"images are brought to the area of this many pixels squared; a list gives a sample for each"`
-	CaptionExt     string          `yaml:"caption_ext" jsonschema_description:"ending of the caption file beside an image: txt, caption, json, …"`
-	DefaultCaption string          `yaml:"default_caption" jsonschema_description:"caption of an image whose caption file is missing or blank"`
-	TriggerWord    string          `yaml:"trigger_word" jsonschema_description:"replaces [trigger] and [name] in captions, and is put before those that lack it"`
-	CaptionDropout float64         `yaml:"caption_dropout_rate" jsonschema_description:"probability that a step sees no caption, or the trigger word alone"`
-	NumRepeats     int             `yaml:"num_repeats" jsonschema_description:"how often an epoch shows each image"`
-	LossMultiplier float64         `yaml:"loss_multiplier" jsonschema_description:"weight of these images in the loss"`
-	Alpha          string          `yaml:"alpha" jsonschema:"enum=drop,enum=white,enum=black" jsonschema_description:"what becomes of transparency: drop keeps the colours under it, white and black lay the image over that colour"`
-	ControlPath    []pipeline.Path `yaml:"control_path" jsonschema_description:"folders of reference images, each with a file of an image's name for every image"`
-	Validation     string          `yaml:"validation" jsonschema:"oneof_type=string;integer" jsonschema_description:"how many images, or the folder of images, to measure the loss on and never to train on"`
-	Cache          pipeline.Path   `yaml:"cache" jsonschema_description:"folder of the cache, which remembers files and the list of samples"`
-	List           string          `yaml:"list" jsonschema_description:"name that the list of samples is recorded under, for the stage cached; empty: the run's name, a slash and the stage's id"`
+	Folder         pipeline.Path   `yaml:"folder" jsonschema:"required" doc:"folder of images, searched with all folders in it"`
+	Resolution     []int           `yaml:"resolution" doc:"images are brought to the area of this many pixels squared; a list gives a sample for each"`
+	CaptionExt     string          `yaml:"caption_ext" doc:"ending of the caption file beside an image: txt, caption, json, …"`
+	DefaultCaption string          `yaml:"default_caption" doc:"caption of an image whose caption file is missing or blank"`
+	TriggerWord    string          `yaml:"trigger_word" doc:"replaces [trigger] and [name] in captions, and is put before those that lack it"`
+	CaptionDropout float64         `yaml:"caption_dropout_rate" doc:"probability that a step sees no caption, or the trigger word alone"`
+	NumRepeats     int             `yaml:"num_repeats" doc:"how often an epoch shows each image"`
+	LossMultiplier float64         `yaml:"loss_multiplier" doc:"weight of these images in the loss"`
+	Alpha          string          `yaml:"alpha" jsonschema:"enum=drop,enum=white,enum=black" doc:"what becomes of transparency: drop keeps the colours under it, white and black lay the image over that colour"`
+	ControlPath    []pipeline.Path `yaml:"control_path" doc:"folders of reference images, each with a file of an image's name for every image"`
+	Validation     string          `yaml:"validation" jsonschema:"oneof_type=string;integer" doc:"how many images, or the folder of images, to measure the loss on and never to train on"`
+	Cache          pipeline.Path   `yaml:"cache" doc:"folder of the cache, which remembers files and the list of samples"`
+	List           string          `yaml:"list" doc:"name that the list of samples is recorded under, for the stage cached; empty: the run's name, a slash and the stage's id"`
 }
 
 // Default returns the config with every default.

@@ -14,9 +14,9 @@ import (
 
 // Config is what the user writes.
 type Config struct {
-	Offload   string `yaml:"offload" jsonschema:"oneof_type=string;number" jsonschema_description:"share of the block weights' bytes kept in host memory and streamed, 0 to 1; auto keeps as many as fit on the device"`
-	Ring      int    `yaml:"ring" jsonschema_description:"depth of the device ring in units"`
-	BatchSize int    `yaml:"batch_size" jsonschema_description:"samples in a micro-batch; all of one bucket"`
+	Offload   string `yaml:"offload" jsonschema:"oneof_type=string;number" doc:"share of the block weights' bytes kept in host memory and streamed, 0 to 1; auto keeps as many as fit on the device"`
+	Ring      int    `yaml:"ring" doc:"depth of the device ring in units"`
+	BatchSize int    `yaml:"batch_size" doc:"samples in a micro-batch; all of one bucket"`
 }
 
 // Default returns the config with every default.

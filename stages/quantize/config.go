@@ -17,9 +17,9 @@ import (
 
 // Config is what the user writes under `quantize:`.
 type Config struct {
-	QType string        `yaml:"qtype" jsonschema:"enum=bf8,enum=float8,enum=int8,enum=bf16,enum=float32" jsonschema_description:"type of the linear weights inside the blocks"`
-	Outer string        `yaml:"outer" jsonschema:"enum=bf8,enum=float8,enum=int8,enum=bf16,enum=float32" jsonschema_description:"type of the linear weights outside the blocks"`
-	Cache pipeline.Path `yaml:"cache" jsonschema_description:"folder of the cache, which keeps the quantised file"`
+	QType string        `yaml:"qtype" jsonschema:"enum=bf8,enum=float8,enum=int8,enum=bf16,enum=float32" doc:"type of the linear weights inside the blocks"`
+	Outer string        `yaml:"outer" jsonschema:"enum=bf8,enum=float8,enum=int8,enum=bf16,enum=float32" doc:"type of the linear weights outside the blocks"`
+	Cache pipeline.Path `yaml:"cache" doc:"folder of the cache, which keeps the quantised file"`
 }
 
 // Default returns the config with every default.

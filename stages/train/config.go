@@ -15,64 +15,64 @@ import (
 
 // Config is what the user writes. Keys that ai-toolkit has keep its names.
 type Config struct {
-	Steps                int     `yaml:"steps" jsonschema_description:"optimiser steps of the run"`
-	LR                   float64 `yaml:"lr" jsonschema_description:"learning rate"`
-	LRScheduler          string  `yaml:"lr_scheduler" jsonschema:"enum=constant,enum=constant_with_warmup,enum=linear,enum=cosine" jsonschema_description:"linear and cosine fall to zero at the last step"`
-	LRWarmupSteps        int     `yaml:"lr_warmup_steps" jsonschema_description:"steps in which the learning rate rises from zero; not for constant"`
-	GradientAccumulation int     `yaml:"gradient_accumulation" jsonschema_description:"micro-batches whose gradients are averaged in a step"`
+	Steps                int     `yaml:"steps" doc:"optimiser steps of the run"`
+	LR                   float64 `yaml:"lr" doc:"learning rate"`
+	LRScheduler          string  `yaml:"lr_scheduler" jsonschema:"enum=constant,enum=constant_with_warmup,enum=linear,enum=cosine" doc:"linear and cosine fall to zero at the last step"`
+	LRWarmupSteps        int     `yaml:"lr_warmup_steps" doc:"steps in which the learning rate rises from zero; not for constant"`
+	GradientAccumulation int     `yaml:"gradient_accumulation" doc:"micro-batches whose gradients are averaged in a step"`
 
-	Optimizer       string          `yaml:"optimizer" jsonschema:"enum=adamw,enum=adamw8bit" jsonschema_description:"adamw8bit keeps the moments of tensors of 4096 elements and more in 8 bits"`
+	Optimizer       string          `yaml:"optimizer" jsonschema:"enum=adamw,enum=adamw8bit" doc:"adamw8bit keeps the moments of tensors of 4096 elements and more in 8 bits"`
 	OptimizerParams OptimizerParams `yaml:"optimizer_params"`
 	Clip            Clip            `yaml:"clip"`
-	MaxGradNorm     float64         `yaml:"max_grad_norm" jsonschema_description:"ai-toolkit's name of clip.norm; 0 leaves clip.norm as it is"`
+	MaxGradNorm     float64         `yaml:"max_grad_norm" doc:"ai-toolkit's name of clip.norm; 0 leaves clip.norm as it is"`
 	EMA             EMA             `yaml:"ema_config"`
 
 	Network Network `yaml:"network"`
 
-	TimestepType      string  `yaml:"timestep_type" jsonschema:"enum=linear,enum=sigmoid,enum=weighted,enum=shift,enum=none,enum=logit_normal,enum=mode,enum=cosmap,enum=sigma_sqrt" jsonschema_description:"how noise levels are drawn and weighted: ai-toolkit's linear, sigmoid, weighted, shift, or a weighting scheme of the diffusers scripts"`
-	ContentOrStyle    string  `yaml:"content_or_style" jsonschema:"enum=balanced,enum=content,enum=style" jsonschema_description:"content favours high noise, style low noise"`
-	MinDenoisingSteps int     `yaml:"min_denoising_steps" jsonschema_description:"least timestep index; 0 is pure noise"`
-	MaxDenoisingSteps int     `yaml:"max_denoising_steps" jsonschema_description:"greatest timestep index"`
-	LogitMean         float64 `yaml:"logit_mean" jsonschema_description:"of timestep_type logit_normal"`
-	LogitStd          float64 `yaml:"logit_std" jsonschema_description:"of timestep_type logit_normal"`
-	ModeScale         float64 `yaml:"mode_scale" jsonschema_description:"of timestep_type mode"`
-	Guidance          float64 `yaml:"guidance" jsonschema_description:"embedded guidance that a model with a guidance embedder is trained at"`
+	TimestepType      string  `yaml:"timestep_type" jsonschema:"enum=linear,enum=sigmoid,enum=weighted,enum=shift,enum=none,enum=logit_normal,enum=mode,enum=cosmap,enum=sigma_sqrt" doc:"how noise levels are drawn and weighted: ai-toolkit's linear, sigmoid, weighted, shift, or a weighting scheme of the diffusers scripts"`
+	ContentOrStyle    string  `yaml:"content_or_style" jsonschema:"enum=balanced,enum=content,enum=style" doc:"content favours high noise, style low noise"`
+	MinDenoisingSteps int     `yaml:"min_denoising_steps" doc:"least timestep index; 0 is pure noise"`
+	MaxDenoisingSteps int     `yaml:"max_denoising_steps" doc:"greatest timestep index"`
+	LogitMean         float64 `yaml:"logit_mean" doc:"of timestep_type logit_normal"`
+	LogitStd          float64 `yaml:"logit_std" doc:"of timestep_type logit_normal"`
+	ModeScale         float64 `yaml:"mode_scale" doc:"of timestep_type mode"`
+	Guidance          float64 `yaml:"guidance" doc:"embedded guidance that a model with a guidance embedder is trained at"`
 
-	ValidateEvery int    `yaml:"validate_every" jsonschema_description:"steps between two validation losses; 0 measures the first and last step only"`
-	MaxNonFinite  int    `yaml:"max_nonfinite" jsonschema_description:"steps in a row with a loss that is not finite after which the run stops"`
-	Recompute     string `yaml:"recompute" jsonschema:"enum=block,enum=none" jsonschema_description:"block keeps the input of each block and computes the block again for its gradients; none keeps all activations"`
-	DType         string `yaml:"dtype" jsonschema:"enum=auto,enum=fp32,enum=bf16" jsonschema_description:"type of activations; auto is fp32 on the CPU and bf16 on CUDA"`
+	ValidateEvery int    `yaml:"validate_every" doc:"steps between two validation losses; 0 measures the first and last step only"`
+	MaxNonFinite  int    `yaml:"max_nonfinite" doc:"steps in a row with a loss that is not finite after which the run stops"`
+	Recompute     string `yaml:"recompute" jsonschema:"enum=block,enum=none" doc:"block keeps the input of each block and computes the block again for its gradients; none keeps all activations"`
+	DType         string `yaml:"dtype" jsonschema:"enum=auto,enum=fp32,enum=bf16" doc:"type of activations; auto is fp32 on the CPU and bf16 on CUDA"`
 }
 
 // OptimizerParams are AdamW's constants.
 type OptimizerParams struct {
-	Betas       []float64 `yaml:"betas,flow" jsonschema_description:"decay of the first and second moment"`
-	Eps         float64   `yaml:"eps" jsonschema_description:"added to the root of the second moment"`
-	WeightDecay float64   `yaml:"weight_decay" jsonschema_description:"decoupled weight decay"`
+	Betas       []float64 `yaml:"betas,flow" doc:"decay of the first and second moment"`
+	Eps         float64   `yaml:"eps" doc:"added to the root of the second moment"`
+	WeightDecay float64   `yaml:"weight_decay" doc:"decoupled weight decay"`
 }
 
 // Clip says how gradients are clipped.
 type Clip struct {
-	Norm  float64 `yaml:"norm" jsonschema_description:"greatest L2 norm of the gradients"`
-	Scope string  `yaml:"scope" jsonschema:"enum=global,enum=block,enum=none" jsonschema_description:"what the norm is taken over; block and none update each block inside the backward pass"`
+	Norm  float64 `yaml:"norm" doc:"greatest L2 norm of the gradients"`
+	Scope string  `yaml:"scope" jsonschema:"enum=global,enum=block,enum=none" doc:"what the norm is taken over; block and none update each block inside the backward pass"`
 }
 
 // EMA says whether a smoothed copy of the adapter is kept and saved.
 type EMA struct {
-	Use   bool    `yaml:"use_ema" jsonschema_description:"save and validate an exponential moving average of the adapter"`
-	Decay float64 `yaml:"ema_decay" jsonschema_description:"share of the average that a step keeps"`
+	Use   bool    `yaml:"use_ema" doc:"save and validate an exponential moving average of the adapter"`
+	Decay float64 `yaml:"ema_decay" doc:"share of the average that a step keeps"`
 }
 
 // Network is the adapter to train.
 type Network struct {
 	Type        string   `yaml:"type" jsonschema:"enum=lora"`
-	Rank        int      `yaml:"rank" jsonschema_description:"inner width of the adapter"`
-	Alpha       float64  `yaml:"alpha" jsonschema_description:"the adapter's output is scaled by alpha/rank; 0 is alpha = rank"`
-	Linear      int      `yaml:"linear" jsonschema_description:"ai-toolkit's name of rank; 0 leaves rank as it is"`
-	LinearAlpha float64  `yaml:"linear_alpha" jsonschema_description:"ai-toolkit's name of alpha; 0 leaves alpha as it is"`
-	Targets     []string `yaml:"targets,flow" jsonschema_description:"globs of module names, fused (double_blocks.0.img_attn.qkv) or diffusers' (to_q); empty takes every Linear inside the blocks"`
-	Exclude     []string `yaml:"exclude,flow" jsonschema_description:"globs of modules to leave out"`
-	Init        string   `yaml:"init" jsonschema:"enum=kaiming,enum=gaussian" jsonschema_description:"of A: kaiming is uniform within 1/sqrt(in), gaussian is N(0, 1/rank²); B is zero"`
+	Rank        int      `yaml:"rank" doc:"inner width of the adapter"`
+	Alpha       float64  `yaml:"alpha" doc:"the adapter's output is scaled by alpha/rank; 0 is alpha = rank"`
+	Linear      int      `yaml:"linear" doc:"ai-toolkit's name of rank; 0 leaves rank as it is"`
+	LinearAlpha float64  `yaml:"linear_alpha" doc:"ai-toolkit's name of alpha; 0 leaves alpha as it is"`
+	Targets     []string `yaml:"targets,flow" doc:"globs of module names, fused (double_blocks.0.img_attn.qkv) or diffusers' (to_q); empty takes every Linear inside the blocks"`
+	Exclude     []string `yaml:"exclude,flow" doc:"globs of modules to leave out"`
+	Init        string   `yaml:"init" jsonschema:"enum=kaiming,enum=gaussian" doc:"of A: kaiming is uniform within 1/sqrt(in), gaussian is N(0, 1/rank²); B is zero"`
 }
 
 // Default returns the config with every default.
