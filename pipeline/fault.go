@@ -86,7 +86,10 @@ func (f *faults) err() error {
 		return nil
 	}
 	slices.SortStableFunc(f.list, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(len(a.Option), len(b.Option)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+		if a.Option != "" || b.Option != "" {
+			return cmp.Compare(min(len(a.Option), 1), min(len(b.Option), 1))
+		}
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
 	return &ConfigError{slices.CompactFunc(f.list, func(a, b Fault) bool { return a.Place == b.Place && a.Msg == b.Msg })}
 }

@@ -27,7 +27,7 @@ func (p *Pipeline) mermaid() string {
 	}
 	for _, n := range p.nodes {
 		for _, e := range n.edges {
-			arrow := map[edgeKind]string{messageEdge: "-->", handleEdge: "==>", loanEdgeKind: "-.->"}[e.kind()]
+			arrow := map[edgeKind]string{byMessage: "-->", byHandle: "==>", byLoan: "-.->"}[e.kind()]
 			fmt.Fprintf(&b, "    %s %s|\"%s\"| %s\n", names[e.from], arrow, typeName(e.out), names[n])
 		}
 	}
@@ -43,7 +43,7 @@ func (p *Pipeline) dot() string {
 	}
 	for _, n := range p.nodes {
 		for _, e := range n.edges {
-			style := map[edgeKind]string{messageEdge: "solid", handleEdge: "bold", loanEdgeKind: "dashed"}[e.kind()]
+			style := map[edgeKind]string{byMessage: "solid", byHandle: "bold", byLoan: "dashed"}[e.kind()]
 			fmt.Fprintf(&b, "    %s -> %s [label=%q style=%s]\n", names[e.from], names[n], typeName(e.out), style)
 		}
 	}
@@ -72,18 +72,18 @@ func (n *node) label() string {
 type edgeKind int
 
 const (
-	messageEdge edgeKind = iota
-	handleEdge
-	loanEdgeKind
+	byMessage edgeKind = iota
+	byHandle
+	byLoan
 )
 
 func (e edge) kind() edgeKind {
 	p := e.out.port()
 	switch {
 	case p.dir == lender:
-		return loanEdgeKind
+		return byLoan
 	case p.message:
-		return messageEdge
+		return byMessage
 	}
-	return handleEdge
+	return byHandle
 }

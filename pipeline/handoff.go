@@ -53,7 +53,7 @@ func (h *handoff[T]) discard() {
 		select {
 		case v := <-h.values:
 			if c, ok := any(v).(io.Closer); ok {
-				c.Close()
+				_ = c.Close() // the run has its outcome already
 			}
 		default:
 			return
