@@ -59,7 +59,7 @@ func TestRegistryFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		`factory 2, "good": the type is registered already`, `factory 3, "reserved": its config has the key "in", which is reserved`,
-		`factory 4, "value": Default returns pipeline.fakeConfig, not a pointer to a struct`, `factory 5, "empty": Default and New are needed`,
+		`factory 4, "value": its Default returns pipeline.fakeConfig, not a pointer to a struct`, `factory 5, "empty": it lacks Default or New`,
 		`factory 6, "camelCase": the type is not lower_snake_case`,
 	} {
 		if !strings.Contains(err.Error(), want) {

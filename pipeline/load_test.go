@@ -53,8 +53,7 @@ stages:
 		t.Errorf("model %+v, want %+v", p.Env.Model, want)
 	}
 	d, l, w := config(t, p, "dataset"), config(t, p, "latents"), config(t, p, "words")
-	half, inf := float32(0.5), d.Ratio
-	inf = l.Ratio
+	half, inf := float32(0.5), l.Ratio
 	l.Ratio = nil
 	want := &fakeConfig{Folder: Path(filepath.Join(dir, "sub", "photos")), Cache: Path(filepath.Join(dir, "cache")), Sizes: []int{512},
 		LR: 1e-4, Steps: 77, Fused: true, Network: network{"lora", 8}}

@@ -47,11 +47,11 @@ func (f Factory) check() error {
 		return errors.New("the type is not lower_snake_case")
 	}
 	if f.Default == nil || f.New == nil {
-		return errors.New("Default and New are needed")
+		return errors.New("it lacks Default or New")
 	}
 	t := reflect.TypeOf(f.Default())
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("Default returns %v, not a pointer to a struct", t)
+		return fmt.Errorf("its Default returns %v, not a pointer to a struct", t)
 	}
 	for _, fd := range fieldsOf(t.Elem()) {
 		if fd.key == "id" || fd.key == "in" {
