@@ -65,7 +65,7 @@ type run struct {
 
 func (r *run) all(ctx context.Context) (*Result, error) {
 	start := time.Now()
-	ctx, r.cancel = context.WithCancelCause(ctx)
+	ctx, r.cancel = context.WithCancelCause(hclog.WithContext(ctx, r.log)) // for what stages share
 	defer r.cancel(nil)
 	err := r.connect(ctx)
 	finishEvents := func() {}

@@ -14,10 +14,11 @@ import (
 func Factory() pipeline.Factory {
 	return pipeline.Factory{
 		Type:    "cached",
-		Summary: "emits the samples that a dataset recorded in a cache, without the images",
+		Summary: "emits the samples that an earlier run recorded in a cache, without the images",
 		Default: func() any { return Default() },
 		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
-			return &stage{set: set, cfg: cfg.(*Config), out: pipeline.NewOut[port.Sample]("samples")}, nil
+			c := cfg.(*Config)
+			return &stage{set: set, cfg: c, out: pipeline.NewOut[port.Sample]("samples", pipeline.Adds(c.Carries...))}, nil
 		},
 	}
 }
@@ -37,10 +38,17 @@ func (s *stage) Run(ctx context.Context) error {
 	}
 	samples, err := port.GetSamples(ctx, store, s.cfg.List)
 	if errors.Is(err, cache.ErrNotFound) {
-		return fmt.Errorf("no samples %q in cache %s: run a pipeline with the dataset once, or correct list or cache (%w)", s.cfg.List, store.Dir(), err)
+		return fmt.Errorf("no samples %q in cache %s: run the pipeline that records it once, or correct list or cache (%w)", s.cfg.List, store.Dir(), err)
 	}
 	if err != nil {
 		return err
+	}
+	for _, sample := range samples {
+		for _, c := range s.cfg.Carries {
+			if !carried[c](sample) {
+				return fmt.Errorf("carries: sample %s of list %q has no %s: name the list of the stage that adds it, or put that stage behind this one", sample.ID, s.cfg.List, c)
+			}
+		}
 	}
 	s.set.Summarise("samples", len(samples))
 	for _, sample := range samples {

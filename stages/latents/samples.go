@@ -43,10 +43,11 @@ func listImages(samples []port.Sample) imageList {
 var errStopped = errors.New("stopped on request")
 
 // sender returns a function that puts each image's latent into its sample, and
-// sends a sample on when it is complete or sets it aside with the reason.
-func (s *stage) sender(ctx context.Context, samples []port.Sample, list imageList, dir string) func(i int, ref cache.Ref, err error) error {
+// sends a sample on when it is complete or sets it aside with the reason. With
+// the last one it records the list.
+func (s *stage) sender(ctx context.Context, samples []port.Sample, list imageList, store *cache.Store) func(i int, ref cache.Ref, err error) error {
 	var fault, first error
-	var sent int
+	var sent []port.Sample
 	var told time.Time
 	return func(i int, ref cache.Ref, err error) error {
 		at := list.of[i]
@@ -75,14 +76,17 @@ func (s *stage) sender(ctx context.Context, samples []port.Sample, list imageLis
 			}
 			fault = nil
 		} else {
-			sent++
-			sample.LatentCache = dir
+			sample.LatentCache = store.Dir()
+			sent = append(sent, *sample)
 			if err := s.out.Send(ctx, *sample); err != nil {
 				return err
 			}
 		}
-		if sent == 0 && at.sample == len(samples)-1 {
-			return fmt.Errorf("none of the %d images can be used; the first is %w", len(samples), first)
+		if at.sample == len(samples)-1 {
+			if len(sent) == 0 {
+				return fmt.Errorf("none of the %d images can be used; the first is %w", len(samples), first)
+			}
+			return port.PutSamples(ctx, store, s.set.Env.Name+"/"+s.set.ID, sent)
 		}
 		if s.set.Env.Stopped() {
 			return errStopped

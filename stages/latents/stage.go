@@ -61,7 +61,7 @@ func (s *stage) Run(ctx context.Context) error {
 	}
 	list := listImages(samples)
 	w := work{store: store, keys: src.keys, workers: s.cfg.Workers, open: src.open}
-	n, err := w.run(ctx, list.images, s.sender(ctx, samples, list, store.Dir()))
+	n, err := w.run(ctx, list.images, s.sender(ctx, samples, list, store))
 	s.set.Summarise("latents encoded", n.encoded)
 	s.set.Summarise("latents found in the cache", n.hits)
 	err = errors.Join(err, src.close())

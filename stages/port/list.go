@@ -19,17 +19,37 @@ type sampleList struct {
 // listVersion is raised when Sample changes so that older lists would be misread.
 const listVersion = 1
 
-// PutSamples records samples as a list in a cache, under a name.
+// PutSamples records samples as a list in a cache, under a name. The list names
+// every tensor that the samples refer to, so that cleaning keeps them.
 func PutSamples(ctx context.Context, store *cache.Store, name string, samples []Sample) error {
 	data, err := cbor.Marshal(sampleList{listVersion, samples})
 	if err != nil {
 		return fmt.Errorf("record samples %s: %w", name, err)
 	}
-	refs := make([]cache.Key, len(samples))
-	for i, s := range samples {
-		refs[i] = s.Content
+	return store.PutList(ctx, name, cache.List{Refs: keysOf(samples), Data: data})
+}
+
+// keysOf returns the keys of all contents and tensors that samples refer to, once each.
+func keysOf(samples []Sample) []cache.Key {
+	var keys []cache.Key
+	seen := map[cache.Key]bool{{}: true} // the zero key stands for nothing
+	add := func(k cache.Key) {
+		if !seen[k] {
+			seen[k] = true
+			keys = append(keys, k)
+		}
 	}
-	return store.PutList(ctx, name, cache.List{Refs: refs, Data: data})
+	for _, s := range samples {
+		add(s.Content)
+		add(s.Latent.Key)
+		add(s.Text.Key)
+		add(s.TextDropped.Key)
+		for _, r := range s.References {
+			add(r.Content)
+			add(r.Latent.Key)
+		}
+	}
+	return keys
 }
 
 // GetSamples returns the samples recorded under a name. cache.ErrNotFound says

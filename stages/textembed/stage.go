@@ -70,11 +70,17 @@ func (s *stage) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	for i, sample := range samples {
+	for i := range samples {
+		sample := &samples[i]
 		sample.Text, sample.TextTokens, sample.TextCache = refs[of[i].caption], src.keys.shape[0], store.Dir()
 		if sample.Dropout > 0 {
 			sample.TextDropped = refs[of[i].dropped]
 		}
+	}
+	if err := port.PutSamples(ctx, store, s.set.Env.Name+"/"+s.set.ID, samples); err != nil {
+		return err
+	}
+	for _, sample := range samples {
 		switch err := s.out.Send(ctx, sample); {
 		case errors.Is(err, pipeline.ErrDone):
 			return nil
