@@ -230,6 +230,7 @@ func (l *loader) config(n *node, body *yaml.Node) {
 	}
 	resolvePaths(reflect.ValueOf(n.cfg), l.env.Dir)
 	n.where = func(key string) Place { return l.placeOf(body, key) }
+	n.head = func(key string) Place { return l.placeOf(l.root, key) }
 	if v, ok := n.cfg.(Validator); ok {
 		n.invalid(l.faults, v.Validate())
 	}

@@ -15,7 +15,8 @@ type node struct {
 	factory Factory
 	cfg     any
 	at      Place
-	where   func(key string) Place // of a key of its config, or of what is nearest above it
+	where   func(key string) Place // of a key of its config, or of what is nearest above it; nil without a file
+	head    func(key string) Place // the same of a key of the pipeline's head
 	in      inputs
 	stage   Stage
 	ports   []Port
@@ -76,16 +77,24 @@ func build(env *Env, log hclog.Logger, nodes []*node, f *faults) {
 	}
 }
 
-// invalid adds each of the errors that err joins as a fault of the stage: a
-// FieldError at its key, any other at the stage.
+// invalid adds each of the errors that err joins as a fault: a FieldError at its
+// key, a HeadError at its key of the head, any other at the stage.
 func (n *node) invalid(f *faults, err error) {
 	if err == nil {
 		return
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range many.Unwrap() {
+	if many := joined(err); many != nil {
+		for _, e := range many {
 			n.invalid(f, e)
 		}
+		return
+	}
+	if he := (*HeadError)(nil); errors.As(err, &he) {
+		at := Place{}
+		if n.head != nil {
+			at = n.head(he.Path)
+		}
+		f.list = append(f.list, Fault{at, he.Error(), err})
 		return
 	}
 	at := n.at
@@ -93,6 +102,16 @@ func (n *node) invalid(f *faults, err error) {
 		at = n.where(fe.Path)
 	}
 	f.list = append(f.list, Fault{at, fmt.Sprintf("stage %s: %v", n.id, err), err})
+}
+
+// joined returns the errors that errors.Join joined; nil if err is none of its
+// making. A fmt.Errorf with several %w is one error: it says more than they do.
+func joined(err error) []error {
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(many.Unwrap()...).Error() {
+		return nil
+	}
+	return many.Unwrap()
 }
 
 // checkPorts refuses two ports of one name.

@@ -50,6 +50,18 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Path + ": " + e.Msg }
 
+// HeadError is a fault of a key of the pipeline's head that a stage found, in
+// Check or in Run. Path is the key's place in the file, "model.path".
+type HeadError struct {
+	Path string
+	Err  error
+}
+
+func (e *HeadError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *HeadError) Unwrap() error { return e.Err }
+
 // Path is a config value that names a file or folder. In YAML it is relative
 // to the YAML file's folder; what the stage sees is absolute ("" stays "").
 type Path string

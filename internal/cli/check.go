@@ -19,7 +19,7 @@ func (a *app) checkCommand() *cobra.Command {
 			for _, file := range files {
 				p, err := a.reg.Load(file, f.options(hclog.NewNullLogger()))
 				if err == nil {
-					err = p.Check(cmd.Context())
+					_, err = p.Check(cmd.Context())
 				}
 				if err != nil {
 					errs = append(errs, err)

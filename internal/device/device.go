@@ -28,7 +28,7 @@ const maxAutoParams = 1_000_000_000
 // `auto` takes a GPU where there is one, else the CPU for models of less than
 // 1 B parameters; a larger model is an error that says why no GPU was found.
 // `cpu` and `cuda:N` insist. What is wrong with the two settings is a
-// *pipeline.FieldError of "device" or "vram".
+// *pipeline.HeadError of "device" or "vram".
 func Open(ctx context.Context, env *pipeline.Env) (gpu.Device, *gpu.Budget, error) {
 	s, err := pipeline.Shared(ctx, env, "device", func(context.Context) (*shared, error) { return open(env) })
 	if err != nil {
@@ -74,7 +74,7 @@ func choose(env *pipeline.Env) (gpu.Device, error) {
 		}
 		dev, err := openCUDA(n)
 		if err != nil {
-			return nil, fault("device", "%s: %v", env.Device, err)
+			return nil, fault("device", "%s: %w", env.Device, err)
 		}
 		return dev, nil
 	case env.Device == "auto" || env.Device == "":
@@ -87,7 +87,7 @@ func choose(env *pipeline.Env) (gpu.Device, error) {
 			return nil, err
 		}
 		if params >= maxAutoParams {
-			return nil, fault("device", "auto: the model has %s parameters and no GPU was found (%v); device: cpu uses the CPU all the same", humanize.SIWithDigits(float64(params), 1, ""), why)
+			return nil, fault("device", "auto: the model has %s parameters and no GPU was found (%w); device: cpu uses the CPU all the same", humanize.SIWithDigits(float64(params), 1, ""), why)
 		}
 		return cpu.New()
 	}
@@ -114,5 +114,5 @@ func budget(vram string, info gpu.Info) (int64, error) {
 const reserved = 1 << 30
 
 func fault(key, format string, args ...any) error {
-	return &pipeline.FieldError{Path: key, Msg: fmt.Sprintf(format, args...)}
+	return &pipeline.HeadError{Path: key, Err: fmt.Errorf(format, args...)}
 }

@@ -40,10 +40,10 @@ func TestOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dev, budget, err := Open(t.Context(), c.env)
 			if c.field != "" {
-				var f *pipeline.FieldError
+				var f *pipeline.HeadError
 				require.True(t, errors.As(err, &f), "%v", err)
 				require.Equal(t, c.field, f.Path)
-				require.Contains(t, f.Msg, c.fault)
+				require.Contains(t, f.Err.Error(), c.fault)
 				require.NoError(t, c.env.Close())
 				return
 			}

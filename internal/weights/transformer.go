@@ -116,9 +116,6 @@ const transformerFolder = "transformer"
 
 // findTransformer returns the file or folder that holds the transformer's weights.
 func findTransformer(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("no model is named: set model.path")
-	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("model: %w", err)
