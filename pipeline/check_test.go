@@ -23,9 +23,9 @@ func (l *looks) Check(context.Context) error {
 func TestCheck(t *testing.T) {
 	missing := &fs.PathError{Op: "stat", Path: "photos", Err: fs.ErrNotExist}
 	found := map[string]error{
-		"a": errors.Join(&FieldError{"network.rank", "too large for this model"}, missing),
+		"a": errors.Join(&FieldError{Path: "network.rank", Msg: "too large for this model"}, missing),
 		"b": nil,
-		"c": errors.Join(&FieldError{"folder", "is a file"}, &HeadError{"model.path", missing}),
+		"c": errors.Join(&FieldError{Path: "folder", Msg: "is a file"}, &HeadError{"model.path", missing}),
 		"d": fmt.Errorf("two causes: %w and %w", &HeadError{"model.path", missing}, fs.ErrExist),
 		"e": &HeadError{"vram", errors.New("too little")},
 	}

@@ -56,11 +56,11 @@ type fakeConfig struct {
 func (c *fakeConfig) Validate() error {
 	var errs []error
 	if c.Network.Rank < 0 {
-		errs = append(errs, &FieldError{"network.rank", "must be at least 0"})
+		errs = append(errs, &FieldError{Path: "network.rank", Msg: "must be at least 0"})
 	}
 	for i, s := range c.Sizes {
 		if s%16 != 0 {
-			errs = append(errs, &FieldError{"sizes[" + string(rune('0'+i)) + "]", "must be a multiple of 16"})
+			errs = append(errs, &FieldError{Path: "sizes[" + string(rune('0'+i)) + "]", Msg: "must be a multiple of 16"})
 		}
 	}
 	return errors.Join(errs...)

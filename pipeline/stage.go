@@ -46,9 +46,13 @@ type Validator interface{ Validate() error }
 type FieldError struct {
 	Path string
 	Msg  string
+	Err  error // what Msg tells of, nil where that is no error of its own
 }
 
 func (e *FieldError) Error() string { return e.Path + ": " + e.Msg }
+
+// Unwrap returns the cause.
+func (e *FieldError) Unwrap() error { return e.Err }
 
 // HeadError is a fault of a key of the pipeline's head that a stage found, in
 // Check or in Run. Path is the key's place in the file, "model.path".

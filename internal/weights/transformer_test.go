@@ -152,8 +152,9 @@ func TestFindTransformer(t *testing.T) {
 	vae := golden.Path("tiny-dev", "ae.safetensors")
 	_, err = weights.OpenTransformer(vae)
 	require.ErrorContains(t, err, vae)
-	_, err = weights.OpenTransformer("")
-	require.ErrorContains(t, err, "model.path")
+	none := filepath.Join(dir, "none")
+	_, err = weights.OpenTransformer(none)
+	require.ErrorContains(t, err, none)
 }
 
 // ComfyUI's float8 files keep one scale beside a weight.

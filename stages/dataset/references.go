@@ -21,7 +21,7 @@ func scanReferences(ctx context.Context, folders []string) (*references, error) 
 	for _, folder := range folders {
 		s, err := scanFolder(ctx, folder, ".txt", nil)
 		if err != nil {
-			return nil, fmt.Errorf("control_path: %w", err)
+			return nil, err
 		}
 		stems := map[string]string{}
 		for _, f := range s.images {

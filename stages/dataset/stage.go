@@ -95,36 +95,13 @@ type finding struct {
 
 // find walks the folders and looks at every image.
 func (s *stage) find(ctx context.Context, store *cache.Store) (*finding, error) {
-	held := s.validationFolder()
-	var skip, controls []string
-	for _, p := range s.cfg.ControlPath {
-		controls = append(controls, string(p))
-	}
-	for _, p := range append(controls, held) {
-		if real, err := filepath.EvalSymlinks(p); p != "" && err == nil {
-			skip = append(skip, real)
-		}
-	}
-	train, err := scanFolder(ctx, string(s.cfg.Folder), s.cfg.captionExt(), skip)
+	names, err := s.scan(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("images: %w", err)
+		return nil, err
 	}
-	out := &finding{aside: train.aside, others: train.others}
-	images := train.images
-	if held != "" {
-		v, err := scanFolder(ctx, held, s.cfg.captionExt(), nil)
-		if err != nil {
-			return nil, fmt.Errorf("validation: %w", err)
-		}
-		images, out.aside = append(images, v.images...), append(out.aside, v.aside...)
-	}
-	r := reader{cfg: s.cfg, store: store, stopping: s.set.Env.Stopping()}
-	if len(controls) > 0 {
-		if r.refs, err = scanReferences(ctx, controls); err != nil {
-			return nil, err
-		}
-		out.aside = append(out.aside, r.refs.aside...)
-	}
+	out := names.finding()
+	images := slices.Concat(names.train.images, names.held.images)
+	r := reader{cfg: s.cfg, store: store, refs: names.refs, stopping: s.set.Env.Stopping()}
 	r.progress = throttled(len(images), func(done int) { s.set.Progress(ctx, done, len(images), "images") })
 	all, err := r.read(ctx, images)
 	if err != nil {
@@ -137,7 +114,7 @@ func (s *stage) find(ctx context.Context, store *cache.Store) (*finding, error) 
 			continue
 		}
 		p.id = s.set.ID + "/" + shown(p.rel)
-		if p.validation = i >= len(train.images); p.validation {
+		if p.validation = i >= len(names.train.images); p.validation {
 			p.id = s.set.ID + "/validation:" + shown(p.rel)
 		}
 		out.pictures = append(out.pictures, p)
