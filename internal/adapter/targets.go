@@ -41,7 +41,7 @@ func (t Target) Name() string {
 // gets an adapter of its own. What exclude matches is left out.
 //
 // A glob that matches nothing is an error that names the nearest; so is a module
-// that is chosen both whole and in part.
+// that is chosen both whole and in part. The error is a *SelectError.
 func Select(modules []nn.Module, targets, exclude []string) ([]Target, error) {
 	if len(targets) == 0 {
 		targets = []string{"*"}
@@ -49,12 +49,12 @@ func Select(modules []nn.Module, targets, exclude []string) ([]Target, error) {
 	chosen := make([]choice, len(modules))
 	for _, glob := range targets {
 		if err := choose(modules, chosen, glob); err != nil {
-			return nil, fmt.Errorf("targets: %w", err)
+			return nil, &SelectError{List: "targets", Err: err}
 		}
 	}
 	for _, glob := range exclude {
 		if err := remove(modules, chosen, glob); err != nil {
-			return nil, fmt.Errorf("exclude: %w", err)
+			return nil, &SelectError{List: "exclude", Err: err}
 		}
 	}
 	var out []Target
@@ -69,10 +69,21 @@ func Select(modules []nn.Module, targets, exclude []string) ([]Target, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("exclude: %s leaves none of the targets", quoted(exclude))
+		return nil, &SelectError{List: "exclude", Err: fmt.Errorf("%s leaves none of the targets", quoted(exclude))}
 	}
 	return out, nil
 }
+
+// SelectError says which of the two lists of Select is at fault.
+type SelectError struct {
+	List string // "targets" or "exclude"
+	Err  error
+}
+
+func (e *SelectError) Error() string { return e.List + ": " + e.Err.Error() }
+
+// Unwrap returns the fault.
+func (e *SelectError) Unwrap() error { return e.Err }
 
 // choice says by which glob a module is chosen, whole or in parts.
 type choice struct {

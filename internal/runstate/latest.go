@@ -56,6 +56,32 @@ func (f Folder) Latest(ctx context.Context) (*Checkpoint, []Ignored, error) {
 	return nil, ignored, nil
 }
 
+// Peek returns the newest checkpoint as the head of its state tells it, nil if
+// there is none. It takes no lock and compares no hash, so Latest may yet pass
+// it over.
+func (f Folder) Peek() (*Checkpoint, error) {
+	found, err := steps(f.stateDir(), f.stepOfState)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range found {
+		h, err := headOf(f.statePath(step))
+		switch {
+		case err == nil:
+			return f.checkpoint(h), nil
+		case errors.Is(err, ErrNewer):
+			return nil, fmt.Errorf("%s: %w", f.statePath(step), err)
+		}
+	}
+	return nil, nil
+}
+
+// checkpoint is what the head of a state tells of it.
+func (f Folder) checkpoint(h head) *Checkpoint {
+	return &Checkpoint{Step: h.Step, Final: h.Final, Adapter: h.Adapter, Counters: h.Counters, Settings: h.Settings,
+		Dataset: h.Dataset, AdapterPath: f.path(h.File), StatePath: f.statePath(h.Step)}
+}
+
 // halves lists adapter files without a state, and files that were being written.
 func (f Folder) halves() (ignored []Ignored, err error) {
 	adapters, err := steps(f.Dir, f.stepOfAdapter)
@@ -114,8 +140,9 @@ func (f Folder) check(ctx context.Context, step int) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpoint{Step: step, Final: h.Final, Adapter: h.Adapter, Counters: h.Counters, Settings: h.Settings,
-		Dataset: h.Dataset, AdapterPath: path, StatePath: f.statePath(step)}, nil
+	c := f.checkpoint(h)
+	c.AdapterPath = path
+	return c, nil
 }
 
 // whole says whether the adapter file of a state is the one it was saved with.

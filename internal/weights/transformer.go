@@ -43,6 +43,16 @@ func OpenTransformer(path string) (*Transformer, error) {
 	return t, nil
 }
 
+// TransformerConfig returns the config of the transformer at path, whose headers
+// it looks at as OpenTransformer does.
+func TransformerConfig(path string) (flux2.Config, error) {
+	t, err := OpenTransformer(path)
+	if err != nil {
+		return flux2.Config{}, err
+	}
+	return t.Config, t.Close()
+}
+
 func (t *Transformer) bind(at string) error {
 	var ok bool
 	if t.Layout, ok = DetectLayout(t.Set); !ok {

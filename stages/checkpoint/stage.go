@@ -40,6 +40,15 @@ func (s *stage) wants(at pipeline.Moment) bool {
 	return at.Step > 0 && (due || at.Last || at.Stop)
 }
 
+// Check sees whether the run's files can be written.
+func (s *stage) Check(context.Context) error {
+	env := s.set.Env
+	if err := runstate.In(env.Output, env.Name).Writable(); err != nil {
+		return &pipeline.HeadError{Path: "output", Err: err}
+	}
+	return nil
+}
+
 // Run takes the run's folder at once, so that of two runs of one name the
 // second fails before it has worked for hours.
 func (s *stage) Run(ctx context.Context) error {

@@ -25,8 +25,8 @@ func Default() *Config {
 var filters = map[string]imageio.Filter{"bicubic": imageio.Bicubic, "bilinear": imageio.Bilinear, "lanczos": imageio.Lanczos}
 
 // options returns the config as the options of Encode.
-func (c *Config) options(vae string) Options {
-	return Options{VAE: vae, Tile: c.Tile, Resize: c.Resize, Precision: c.Precision, Workers: c.Workers}
+func (c *Config) options() Options {
+	return Options{Tile: c.Tile, Resize: c.Resize, Precision: c.Precision, Workers: c.Workers}
 }
 
 // Validate reports every fault.

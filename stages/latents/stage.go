@@ -71,17 +71,23 @@ func (s *stage) Run(ctx context.Context) error {
 	return err
 }
 
-// Check finds the autoencoder and looks at its config and headers.
-func (s *stage) Check(context.Context) error {
+// Check opens the device, finds the autoencoder, and looks at its config and headers.
+func (s *stage) Check(ctx context.Context) error {
+	_, _, err := device.Open(ctx, s.set.Env)
+	files, err2 := s.openVAE()
+	if err2 == nil {
+		err2 = files.Close()
+	}
+	return errors.Join(err, err2)
+}
+
+// openVAE finds the autoencoder of the run's model.
+func (s *stage) openVAE() (*vae.Files, error) {
 	path, err := modelpath.VAE(s.set.Env.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	files, err := vae.Open(path)
-	if err != nil {
-		return err
-	}
-	return files.Close()
+	return vae.Open(path)
 }
 
 // collect takes all samples, nil if the user asked the run to stop.
@@ -97,17 +103,13 @@ func (s *stage) collect(ctx context.Context) ([]port.Sample, error) {
 	return samples, err
 }
 
-// findVAE finds the autoencoder of the run's model.
+// findVAE finds the autoencoder and the keys of what it makes.
 func (s *stage) findVAE(ctx context.Context, store *cache.Store) (source, error) {
-	path, err := modelpath.VAE(s.set.Env.Model)
+	files, err := s.openVAE()
 	if err != nil {
 		return source{}, err
 	}
-	files, err := vae.Open(path)
-	if err != nil {
-		return source{}, err
-	}
-	ks, err := newKeys(ctx, store, files, s.cfg.options(path))
+	ks, err := newKeys(ctx, store, files, s.cfg.options())
 	if err != nil {
 		return source{}, errors.Join(err, files.Close())
 	}

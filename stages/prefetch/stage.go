@@ -60,13 +60,13 @@ func (s *stage) Run(ctx context.Context) error {
 	}
 	set, err := s.weights.Recv(ctx)
 	if err != nil {
-		if errors.Is(err, io.EOF) && stopped(s.set.Env) {
+		if errors.Is(err, io.EOF) && s.set.Env.Stopped() {
 			return nil
 		}
 		return fmt.Errorf("receive weights: %w", err)
 	}
 	s.onClose(set.Close)
-	if stopped(s.set.Env) {
+	if s.set.Env.Stopped() {
 		return nil
 	}
 	if len(train) == 0 {
@@ -179,15 +179,9 @@ func (s *stage) openCaches(ctx context.Context, samples []*port.Sample) (map[str
 
 // load brings the weights to the device and into pinned memory.
 func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet) (*memory.Streamer, error) {
-	share, auto, err := s.cfg.share()
+	share, err := s.share(dev)
 	if err != nil {
 		return nil, err
-	}
-	if auto {
-		share = 0
-		if dev.Info().Kind != "cpu" {
-			return nil, fmt.Errorf("offload: auto is planned for the CPU device only; give a share of bytes, 0 to 1")
-		}
 	}
 	streamed := memory.Spread(set.Units, share)
 	part, all := memory.Streamed(set.Units, streamed)
@@ -203,6 +197,25 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet)
 	s.set.Log.Info("weights are in place", "units", len(set.Units), "streamed_mib", part>>20, "of_mib", all>>20, "seconds", time.Since(start).Seconds())
 	s.set.Summarise("streamed", fmt.Sprintf("%.0f %% of %.1f MiB of block weights", 100*float64(part)/float64(max(all, 1)), float64(all)/(1<<20)))
 	return streamer, nil
+}
+
+// share returns the share of the weights' bytes to stream to a device.
+func (s *stage) share(dev gpu.Device) (float64, error) {
+	share, auto, err := s.cfg.share()
+	if err == nil && auto && dev.Info().Kind != "cpu" {
+		err = &pipeline.FieldError{Path: "offload", Msg: "auto is planned for the CPU device only; give a share of bytes, 0 to 1"}
+	}
+	return share, err
+}
+
+// Check opens the device and sees whether the offload can be planned for it.
+func (s *stage) Check(ctx context.Context) error {
+	dev, _, err := device.Open(ctx, s.set.Env)
+	if err != nil {
+		return err
+	}
+	_, err = s.share(dev)
+	return err
 }
 
 // serve stages batch after batch until train takes no more.
@@ -253,13 +266,4 @@ func (s *stage) Close() error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
-}
-
-func stopped(env *pipeline.Env) bool {
-	select {
-	case <-env.Stopping():
-		return true
-	default:
-		return false
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"longship/cache"
 	"longship/gpu/memory"
+	"longship/internal/modelpath"
 	"longship/internal/weights"
 	"longship/pipeline"
 )
@@ -75,9 +76,28 @@ func ignoreCancelled(err error) error {
 	return err
 }
 
+// Check finds the transformer and looks at its config and headers.
+func (s *stage) Check(context.Context) error {
+	model, err := s.open()
+	if err != nil {
+		return err
+	}
+	s.set.Summarise("transformer", fmt.Sprintf("%s, %s parameters", model.Config.Arch(), humanize.SIWithDigits(float64(model.Config.Params()), 1, "")))
+	return model.Close()
+}
+
+// open finds the transformer of the run's model.
+func (s *stage) open() (*weights.Transformer, error) {
+	path, err := modelpath.Transformer(s.set.Env.Model)
+	if err != nil {
+		return nil, err
+	}
+	return weights.OpenTransformer(path)
+}
+
 // prepare returns the weights, from the file that an earlier run made or from a new one.
 func (s *stage) prepare(ctx context.Context) (*memory.WeightSet, error) {
-	model, err := weights.OpenTransformer(string(s.set.Env.Model.Path))
+	model, err := s.open()
 	if err != nil {
 		return nil, err
 	}

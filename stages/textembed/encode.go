@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"longship/cache"
 	"longship/gpu"
@@ -11,6 +12,7 @@ import (
 	"longship/internal/mistral"
 	"longship/internal/qwen3"
 	"longship/internal/texttower"
+	"longship/internal/tokenizer"
 )
 
 // Options say how captions are encoded. Fields have the meaning of Config's.
@@ -72,6 +74,9 @@ type model struct {
 func openModel(opt Options) (*model, error) {
 	files, err := texttower.Open(opt.TextEncoder, opt.Layers, mistral.Family(), qwen3.Family())
 	if err != nil {
+		if _, err2 := tokenizer.Load(opt.Tokenizer); err2 != nil { // told along
+			err = errors.Join(err, fmt.Errorf("tokenizer: %w", err2))
+		}
 		return nil, err
 	}
 	prompts, err := texttower.NewPrompter(opt.Tokenizer, files.Family, opt.MaxLength)

@@ -130,17 +130,23 @@ func listCaptions(samples []port.Sample) (captions []string, of []places) {
 	return captions, of
 }
 
-// Check finds tower and tokenizer, and looks at configs and headers.
-func (s *stage) Check(context.Context) error {
+// Check opens the device, finds tower and tokenizer, and looks at configs and headers.
+func (s *stage) Check(ctx context.Context) error {
+	_, _, err := device.Open(ctx, s.set.Env)
+	m, err2 := s.openModel()
+	if err2 == nil {
+		err2 = m.files.Close()
+	}
+	return errors.Join(err, err2)
+}
+
+// openModel finds tower and tokenizer of the run's model.
+func (s *stage) openModel() (*model, error) {
 	opt, err := s.options()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m, err := openModel(opt)
-	if err != nil {
-		return err
-	}
-	return m.files.Close()
+	return openModel(opt)
 }
 
 // options returns the stage's options for the run's model.
@@ -153,17 +159,13 @@ func (s *stage) options() (Options, error) {
 	}, errors.Join(err, err2)
 }
 
-// findTower finds the text tower of the run's model.
+// findTower finds the text tower and the keys of what it makes.
 func (s *stage) findTower(ctx context.Context, store *cache.Store) (source, error) {
-	opt, err := s.options()
+	m, err := s.openModel()
 	if err != nil {
 		return source{}, err
 	}
-	m, err := openModel(opt)
-	if err != nil {
-		return source{}, err
-	}
-	ks, err := newKeys(ctx, store, m.files, m.prompts, opt)
+	ks, err := newKeys(ctx, store, m.files, m.prompts, m.opt)
 	if err != nil {
 		return source{}, errors.Join(err, m.files.Close())
 	}

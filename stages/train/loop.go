@@ -42,7 +42,7 @@ func (l *loop) compare(from *runstate.Checkpoint) error {
 	if l.lent.Settings, err = settings(l.set.Env, l.set.ID, &l.cfg); err != nil {
 		return err
 	}
-	l.lent.Settings = append(l.lent.Settings, port.Setting{Name: "base weights", Value: l.source.BaseIdentity(), Fixed: true})
+	l.lent.Settings = append(l.lent.Settings, port.Setting{Name: baseWeights, Value: l.source.BaseIdentity(), Fixed: true})
 	if from == nil {
 		return nil
 	}

@@ -17,6 +17,9 @@ var fixed = []string{
 	"optimizer", "network.type", "network.rank", "network.alpha", "network.targets", "network.exclude",
 }
 
+// baseWeights is the setting that names the base by its content.
+const baseWeights = "base weights"
+
 // settings lists the pipeline's settings by their place in the YAML,
 // "train.lr", sorted. Keys with two names are listed under the one.
 func settings(env *pipeline.Env, id string, c *Config) ([]port.Setting, error) {

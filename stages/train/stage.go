@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"longship/gpu"
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
 	"longship/internal/flux2"
@@ -55,10 +54,10 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c := run.Checkpoint; c != nil && c.Step >= s.cfg.Steps {
+	if c := run.Checkpoint; s.finished(c) {
 		s.set.Log.Info("the run is finished; raise steps to go on, or start afresh with --restart",
 			"step", c.Step, "steps", s.cfg.Steps, "adapter", c.AdapterPath)
-		s.set.Summarise("steps", fmt.Sprintf("finished before, at step %d", c.Step))
+		s.tellFinished(c)
 		return nil
 	}
 	first, err := s.batches.Recv(ctx)
@@ -107,11 +106,11 @@ func (s *stage) plan(source port.Source) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	targets, err := adapter.Select(model.Modules(), c.Network.Targets, c.Network.Exclude)
+	targets, err := s.targets(model)
 	if err != nil {
-		return plan{}, fmt.Errorf("network: %w", err)
+		return plan{}, err
 	}
-	act, err := activations(c.DType, source.Device())
+	act, err := activations(c.DType, source.Device().Info().Kind)
 	if err != nil {
 		return plan{}, err
 	}
@@ -134,12 +133,21 @@ func (s *stage) plan(source port.Source) (plan, error) {
 	return p, nil
 }
 
-// activations returns the type of activations on a device.
-func activations(dtype string, dev gpu.Device) (tensor.DType, error) {
-	cpu := dev.Info().Kind == "cpu"
+// targets returns what the adapter is put on.
+func (s *stage) targets(model flux2.Config) ([]adapter.Target, error) {
+	targets, err := adapter.Select(model.Modules(), s.cfg.Network.Targets, s.cfg.Network.Exclude)
+	if bad := (*adapter.SelectError)(nil); errors.As(err, &bad) {
+		return nil, &pipeline.FieldError{Path: "network." + bad.List, Msg: bad.Err.Error(), Err: err}
+	}
+	return targets, err
+}
+
+// activations returns the type of activations on a device of a kind.
+func activations(dtype, kind string) (tensor.DType, error) {
+	cpu := kind == "cpu"
 	switch {
 	case dtype == "bf16" && cpu:
-		return 0, fmt.Errorf("dtype: the CPU device computes in fp32; use fp32 or auto")
+		return 0, &pipeline.FieldError{Path: "dtype", Msg: "the CPU device computes in fp32; use fp32 or auto"}
 	case dtype == "fp32" || cpu:
 		return tensor.F32, nil
 	default:
