@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"longship/internal/lorafile"
@@ -99,6 +100,15 @@ func (f Folder) halves() (ignored []Ignored, err error) {
 	for _, s := range adapters {
 		if !has[s] {
 			ignored = append(ignored, Ignored{Path: f.path(f.adapterName(s)), Why: "it has no state beside it"})
+		}
+	}
+	if _, err := os.Stat(f.path(f.finalName())); err == nil {
+		owner, err := f.finalOwner()
+		if err != nil {
+			return nil, err
+		}
+		if owner < 0 {
+			ignored = append(ignored, Ignored{Path: f.path(f.finalName()), Why: "it has no state beside it"})
 		}
 	}
 	partials, err := f.partials()

@@ -67,8 +67,9 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 	if err := f.room(file, st); err != nil {
 		return saved, err
 	}
+	stray := ""
 	if opt.Final {
-		if err := f.retireFinal(st.Step); err != nil {
+		if stray, err = f.retireFinal(st.Step); err != nil {
 			return saved, err
 		}
 	}
@@ -86,6 +87,9 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 		return saved, errors.Join(err, os.Remove(f.path(name)))
 	}
 	if saved, err = f.saved(name, st.Step); err != nil {
+		return saved, err
+	}
+	if err := removeTwin(stray, h.Digest); err != nil {
 		return saved, err
 	}
 	saved.Removed, err = f.rotate(opt.Keep)
@@ -149,27 +153,39 @@ func (f Folder) advise(err error) error {
 }
 
 // retireFinal makes way for a new final adapter: one of another step gets its
-// numbered name, one that belongs to no state a name of its own.
-func (f Folder) retireFinal(step int) error {
+// numbered name, one that belongs to no state a name of its own, stray.
+func (f Folder) retireFinal(step int) (stray string, err error) {
 	final := f.path(f.finalName())
 	if _, err := os.Stat(final); errors.Is(err, os.ErrNotExist) {
-		return nil
+		return "", nil
 	} else if err != nil {
-		return err
+		return "", err
 	}
 	owner, err := f.finalOwner()
 	if err != nil || owner == step {
-		return err
+		return "", err
 	}
 	if owner >= 0 {
-		return os.Rename(final, f.path(f.adapterName(owner)))
+		return "", os.Rename(final, f.path(f.adapterName(owner)))
 	}
 	for n := 1; ; n++ {
-		path := f.path(fmt.Sprintf(previousFmt, f.Name, n))
-		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-			return os.Rename(final, path)
+		stray = f.path(fmt.Sprintf(previousFmt, f.Name, n))
+		if _, err := os.Lstat(stray); errors.Is(err, os.ErrNotExist) {
+			return stray, os.Rename(final, stray)
 		}
 	}
+}
+
+// removeTwin removes a stray adapter, "" for none, that has the bytes of the one
+// just saved: a process died between it and its state.
+func removeTwin(stray string, saved lorafile.Digest) error {
+	if stray == "" {
+		return nil
+	}
+	if d, err := lorafile.DigestFile(stray); err != nil || d != saved {
+		return err
+	}
+	return os.Remove(stray)
 }
 
 // finalOwner returns the step whose state says that the final adapter is its

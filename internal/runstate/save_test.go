@@ -211,6 +211,26 @@ func TestUnknownFinalIsKept(t *testing.T) {
 	require.Equal(t, "of a run whose state is gone", string(data))
 }
 
+// A process that dies between the last adapter and its state leaves half a
+// pair: it is said, and gone when the pair is saved again.
+func TestHalfFinal(t *testing.T) {
+	f := In(t.TempDir(), "cat")
+	final := bf16(2)
+	final.Final = true
+	save(t, f, bf16(2), 5)
+	save(t, f, final, 10)
+	require.NoError(t, os.Remove(f.statePath(10)))
+	c, ignored := newest(t, f)
+	require.Equal(t, 5, c.Step)
+	require.Equal(t, []Ignored{{f.path("cat.safetensors"), "it has no state beside it"}}, ignored)
+	save(t, f, final, 10)
+	_, ignored = newest(t, f)
+	require.Empty(t, ignored)
+	strays, err := filepath.Glob(f.path("*.previous-*"))
+	require.NoError(t, err)
+	require.Empty(t, strays)
+}
+
 // The last step may have been saved as an ordinary one before.
 func TestFinalAfterOrdinary(t *testing.T) {
 	f := In(t.TempDir(), "cat")
