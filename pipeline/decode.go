@@ -29,9 +29,8 @@ var (
 // value decodes n into v, which is settable. path names the place in messages.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		switch v.Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-			v.SetZero()
+		if v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+			v.SetZero() // nothing is a value of theirs
 		}
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 )
@@ -22,13 +23,25 @@ func defaultHead(name string) head {
 	return head{Name: name, Device: "auto", VRAM: "auto", Output: "output", Seed: 42}
 }
 
+// maxName bounds a run's name, in bytes: most file systems take 255, and the
+// names of the run's files have more behind it.
+const maxName = 180
+
+// reservedName are names that Windows keeps for devices, with any ending.
+var reservedName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+
 var devicePattern = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
 
 // check reports each fault of the head at its key.
 func (h *head) check(fault func(key, format string, args ...any)) {
-	if h.Name == "" || h.Name != strings.TrimSpace(h.Name) || strings.Trim(h.Name, ".") == "" ||
-		strings.HasSuffix(h.Name, ".") || strings.ContainsAny(h.Name, `/\:*?"<>|`) || strings.ContainsFunc(h.Name, func(r rune) bool { return r < ' ' }) {
+	switch {
+	case h.Name == "" || h.Name != strings.TrimSpace(h.Name) || strings.HasSuffix(h.Name, ".") ||
+		strings.ContainsAny(h.Name, `/\:*?"<>|`) || strings.ContainsFunc(h.Name, unicode.IsControl):
 		fault("name", `name: %q cannot name files: leave out / \ : * ? " < > | and a dot or space at the end`, h.Name)
+	case len(h.Name) > maxName:
+		fault("name", "name: it has %d bytes: names of files leave it %d", len(h.Name), maxName)
+	case reservedName.MatchString(h.Name):
+		fault("name", "name: %q is the name of a device on Windows, so no folder can have it", h.Name)
 	}
 	if !devicePattern.MatchString(h.Device) {
 		fault("device", "device: %q is not auto, cpu, cuda or cuda:N", h.Device)

@@ -192,6 +192,9 @@ func (l *loader) inputs(n *yaml.Node) inputs {
 	in := inputs{ports: map[string][]ref{}, at: map[string]Place{}}
 	if n.Kind != yaml.MappingNode {
 		in.any = l.refs(n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			l.faults.add(l.place(n), "in: the list is empty: name a stage, or leave `in:` out for the nearest")
+		}
 		return in
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {

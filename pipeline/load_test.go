@@ -33,7 +33,7 @@ stages:
       small: 0xff
       extra: {a: 1, b: "${NAME} $${X}", c: true}
       any: [1, {x: y}]
-  - textembed: {id: words, folder: "../up", cache: , ratio: 0.5, network: {type: 7}}
+  - textembed: {id: words, folder: "../up", cache: , sizes: , any: , ratio: 0.5, network: {type: 7}}
 `
 	reg := stock(t)
 	src = strings.Replace(src, "defaults: &d", "stages_defaults: &d", 1)
@@ -60,7 +60,7 @@ stages:
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Errorf("dataset:\n%s", diff)
 	}
-	want = &fakeConfig{Cache: `\\nas\cache`, LR: 1, Steps: 1000, Network: network{"lora", 16}, Small: 255,
+	want = &fakeConfig{Cache: `\\nas\cache`, Sizes: []int{256}, LR: 1, Steps: 1000, Network: network{"lora", 16}, Small: 255,
 		Extra: map[string]string{"a": "1", "b": "env name ${X}", "c": "true"}, Any: []any{1, map[string]any{"x": "y"}}}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Errorf("latents:\n%s", diff)
@@ -68,7 +68,7 @@ stages:
 	if inf == nil || *inf < 1e38 {
 		t.Errorf("ratio %v, want infinity", inf)
 	}
-	want = &fakeConfig{Folder: Path(filepath.Join(filepath.Dir(dir), "up")), Cache: Path(filepath.Join(dir, "cache")), Ratio: &half,
+	want = &fakeConfig{Folder: Path(filepath.Join(filepath.Dir(dir), "up")), Cache: Path(filepath.Join(dir, "cache")), Sizes: []int{256}, Ratio: &half,
 		LR: 1e-3, Steps: 10, Network: network{"7", 16}}
 	if diff := cmp.Diff(want, w); diff != "" {
 		t.Errorf("textembed:\n%s", diff)
@@ -101,6 +101,10 @@ func TestFaults(t *testing.T) {
 		{"head values", "name: a/b\ndevice: gpu\nvram: much\noutput: ''\nseed: -1\nstages: [dataset]\n", []string{
 			"p.yaml:1:7: cannot name files", "p.yaml:2:9: is not auto, cpu", "p.yaml:3:7: neither auto nor a size",
 			"p.yaml:4:9: name a folder", "p.yaml:5:7: seed: expected a whole number of 64 bits, 0 or more, not the number -1"}},
+		{"name too long", "name: " + strings.Repeat("x", 181) + "\nstages: [dataset]\n", []string{"p.yaml:1:7: name: it has 181 bytes"}},
+		{"name of a device", "name: nul.v2\nstages: [dataset]\n", []string{`p.yaml:1:7: name: "nul.v2" is the name of a device`}},
+		{"name with a control character", "name: \"a\\x7f\"\nstages: [dataset]\n", []string{"p.yaml:1:7: cannot name files"}},
+		{"unknown anchor", "stages:\n  - dataset: {cache: *abc, folder: *a}\n", []string{"p.yaml:2:22: YAML: unknown anchor 'abc' referenced"}},
 		{"stage type", "stages:\n  - datasets\n  - latent: {}\n", []string{
 			`p.yaml:2:5: unknown stage type "datasets"; did you mean "dataset"?`, `p.yaml:3:5: unknown stage type "latent"; did you mean "latents"?`}},
 		{"stage type like nothing", "stages:\n  - photoshop\n", []string{`p.yaml:2:5: unknown stage type "photoshop"; there are: dataset, latents`}},
@@ -153,7 +157,7 @@ func TestAliasBomb(t *testing.T) {
 	}
 	_, err := parse(t, b.String())
 	var ce *ConfigError
-	if !errors.As(err, &ce) || !strings.Contains(err.Error(), "too large: more than 100000 values") {
+	if !errors.As(err, &ce) || len(ce.Faults) != 1 || !strings.Contains(err.Error(), "too large: more than 100000 values") {
 		t.Errorf("error %v", err)
 	}
 }

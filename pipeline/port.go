@@ -39,6 +39,11 @@ func Forwards(in Port) Option { return func(p *port) { p.forwards = in.port() } 
 // Optional marks an input that may stay unconnected; Recv then returns io.EOF.
 func Optional() Option { return func(p *port) { p.optional = true } }
 
+// Single says that an input takes one source only: its values have no end of
+// their own (batches), or the input wants just one (weights), so that a second
+// source would never be heard.
+func Single() Option { return func(p *port) { p.single = true } }
+
 // Capacity sets how many handles may wait in an edge (default 0: a hand-over).
 // Message edges have no limit: a stage that holds a lease on the card must
 // never wait for a reader that waits for the lease.

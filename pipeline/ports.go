@@ -27,6 +27,7 @@ type port struct {
 	adds      []string
 	forwards  *port
 	optional  bool
+	single    bool
 	capacity  int
 	connected bool
 }

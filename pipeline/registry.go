@@ -78,9 +78,9 @@ func (r *Registry) types() []string {
 	return types
 }
 
-// typesWith returns the types that have an output of which gives is true. A
-// type whose New fails with its default config is left out.
-func (r *Registry) typesWith(gives func(Port) bool) []string {
+// typesWith returns the types that have a port of which has is true. A type
+// whose New fails with its default config is left out.
+func (r *Registry) typesWith(has func(Port) bool) []string {
 	var types []string
 	for _, f := range r.factories {
 		stage, err := f.New(Settings{ID: f.Type, Log: hclog.NewNullLogger(), Env: &Env{}}, f.Default())
@@ -88,7 +88,7 @@ func (r *Registry) typesWith(gives func(Port) bool) []string {
 			continue
 		}
 		for _, p := range stage.Ports() {
-			if !p.port().takes() && gives(p) {
+			if has(p) {
 				types = append(types, f.Type)
 				break
 			}

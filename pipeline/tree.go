@@ -57,11 +57,16 @@ func parseTree(src []byte, file string, getenv func(string) (string, bool)) *tre
 		t.faults.add(t.place(root), "a pipeline is a mapping with `stages:`, not %s", kindName(root))
 		return t
 	}
-	t.root = t.expand(root, 0)
+	if t.root = t.expand(root, 0); t.nodes >= maxNodes {
+		t.root = nil // what is left of it would only give consequences
+	}
 	return t
 }
 
-var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var (
+	syntaxLine    = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
 
 // syntax turns an error of the YAML parser into a fault. The parser counts the
 // lines of its own errors from 0 and those of its scanner from 1, and says
@@ -76,6 +81,14 @@ func (t *tree) syntax(src []byte, err error) {
 			if strings.HasPrefix(msg, "did not find expected") {
 				p.Line++
 			}
+		}
+	}
+	if m := unknownAnchor.FindStringSubmatch(msg); m != nil { // comes without a place
+		alias := regexp.MustCompile(`\*` + regexp.QuoteMeta(m[1]) + `([^\w-]|$)`)
+		if at := alias.FindIndex(src); at != nil {
+			before := string(src[:at[0]])
+			p.Line = 1 + strings.Count(before, "\n")
+			p.Col = 1 + utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:])
 		}
 	}
 	switch {

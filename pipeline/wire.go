@@ -194,8 +194,8 @@ func (w *wiring) connect(n *node, in Port, sources []end) bool {
 		w.faults.add(n.at, "stage %s: input %s (%s) has no source: %s", n.id, in.Name(), typeName(in), w.whereFrom(n, in))
 		return false
 	}
-	if in.port().dir == borrower && len(sources) > 1 {
-		w.faults.add(n.at, "stage %s: input %s borrows from one stage only", n.id, in.Name())
+	if p := in.port(); (p.single || p.dir == borrower) && len(sources) > 1 {
+		w.faults.add(n.at, "stage %s: input %s takes one source only", n.id, in.Name())
 		return false
 	}
 	ok := true

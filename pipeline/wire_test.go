@@ -94,18 +94,31 @@ func TestWiringFaults(t *testing.T) {
 			"p.yaml:3:26: in: dataset: none of its outputs (samples: pipeline.sample) fits an input of stage b (none)"}},
 		{"no such output", "stages:\n  - dataset\n  - latents: {in: dataset.sample}\n", []string{`p.yaml:3:19: in: dataset.sample: stage dataset has no output "sample"; did you mean "samples"?`}},
 		{"named twice", "stages:\n  - dataset\n  - latents: {in: [dataset, dataset]}\n", []string{"p.yaml:3:29: in: dataset is named twice"}},
+		{"empty in, short", "stages:\n  - dataset\n  - latents: {in: []}\n", []string{"p.yaml:3:19: in: the list is empty: name a stage"}},
 		{"empty in", "stages:\n  - dataset\n  - latents: {in: {samples: []}}\n", []string{"p.yaml:3:5: stage latents: input samples (pipeline.sample) has no source: its `in:` is empty"}},
 		{"in is a mapping of mappings", "stages:\n  - dataset\n  - latents: {in: {samples: {a: b}}}\n", []string{
 			"p.yaml:3:5: stage latents: input samples (pipeline.sample) has no source", "p.yaml:3:29: in: expected the id of an earlier stage"}},
 		{"a handle feeds one", "stages:\n  - quantize\n  - dataset\n  - latents\n  - textembed\n  - prefetch\n  - prefetch: {id: p2, in: {samples: textembed, weights: quantize}}\n", []string{
 			"p.yaml:6:5: output batches of stage prefetch feeds nothing",
 			"p.yaml:7:5: stage p2: output weights of stage quantize goes to stage prefetch already (line 6): a *pipeline.weights is handed over, so it feeds one input only"}},
+		{"one source of what has no end", "stages:\n  - quantize\n  - quantize: {id: q2}\n  - dataset\n  - latents\n  - textembed\n  - prefetch: {in: {weights: quantize}}\n  - prefetch: {id: p2, in: {weights: q2}}\n  - train: {in: [prefetch, p2]}\n", []string{
+			"p.yaml:9:5: stage train: input batches takes one source only"}},
 		{"one lender", full + "  - quantize: {id: q2}\n  - prefetch: {id: p2, in: textembed}\n  - train: {id: t2}\n  - checkpoint: {id: c2, in: [train, t2]}\n", []string{
-			"p.yaml:14:5: stage c2: input state borrows from one stage only"}},
+			"p.yaml:14:5: stage c2: input state takes one source only"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parse(t, c.src)
 			wantFaults(t, err, c.want...)
 		})
 	}
+}
+
+// What no stage takes cannot be named in an `in:`.
+func TestLooseEndThatNobodyTakes(t *testing.T) {
+	reg, err := NewRegistry(fakeFactory("source", func(s *fake) { s.ports = []Port{NewOut[step]("steps")} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = reg.Parse([]byte("stages:\n  - source\n  - source: {id: b}\n"), Options{File: "p.yaml"})
+	wantFaults(t, err, "p.yaml:2:5: stage b (line 3) gives pipeline.step too: no stage takes it, so there can be one only")
 }

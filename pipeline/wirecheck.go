@@ -19,8 +19,12 @@ func (w *wiring) looseEnds() {
 				w.faults.add(n.at, "output %s of stage %s feeds nothing, although stage %s%s takes its %s from %s: write `in: %s` there",
 					out.Name(), n.id, m.id, m.at.line(), typeName(out), strings.Join(sourceNames(m, in, ""), ", "), w.inToWrite(m, in, end{n, out}))
 			} else if other := w.laterOutput(i, k, out); other != nil {
-				w.faults.add(n.at, "output %s of stage %s feeds nothing, although only the last output of its type may stay open and stage %s%s gives %s too: name both in the `in:` of a later stage, `in: [%s, %s]`",
-					out.Name(), n.id, other.id, other.at.line(), typeName(out), n.id, other.id)
+				way := fmt.Sprintf("name both in the `in:` of a later stage, `in: [%s, %s]`", n.id, other.id)
+				if len(w.reg.typesWith(func(p Port) bool { return p.port().fits(out.port()) })) == 0 {
+					way = "no stage takes it, so there can be one only"
+				}
+				w.faults.add(n.at, "output %s of stage %s feeds nothing, although only the last output of its type may stay open and stage %s%s gives %s too: %s",
+					out.Name(), n.id, other.id, other.at.line(), typeName(out), way)
 			}
 		}
 	}

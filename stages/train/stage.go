@@ -24,7 +24,7 @@ func Factory() pipeline.Factory {
 		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
 			return &stage{
 				set: set, cfg: *cfg.(*Config),
-				batches:    pipeline.NewIn[*port.Batch]("batches"),
+				batches:    pipeline.NewIn[*port.Batch]("batches", pipeline.Single()),
 				steps:      pipeline.NewOut[port.Step]("steps"),
 				validation: pipeline.NewOut[port.Validation]("validation"),
 				state:      pipeline.NewLend[*port.State]("state"),
