@@ -80,8 +80,8 @@ type Event struct {
 	Data  map[string]any `cbor:"data"`  // further fields; flattened beside the others in JSON
 }
 
-// Progress emits how far a stage is: done of total units ("images", "steps").
-// total 0 means unknown.
+// Progress emits how far a stage is: done of total units ("images", "steps",
+// "bytes of weights"). total 0 means unknown.
 func (s Settings) Progress(ctx context.Context, done, total int, unit string) {
 	s.Env.Emit(ctx, Event{Event: "progress", Stage: s.ID, Data: map[string]any{"done": done, "total": total, "unit": unit}})
 }

@@ -35,7 +35,7 @@ type Result struct {
 	Started     time.Time
 	Duration    time.Duration
 	Interrupted bool           // the user asked it to stop
-	Summary     []SummaryEntry // in order of arrival
+	Summary     []SummaryEntry // stage by stage in the pipeline's order, each in order of arrival
 	SetAside    []SetAside     // in order of arrival
 }
 
@@ -100,10 +100,16 @@ func (r *run) result(start time.Time) *Result {
 	rt := &r.Env.rt
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return &Result{
+	res := &Result{
 		Name: r.Env.Name, Started: start, Duration: time.Since(start), Interrupted: rt.stopped,
 		Summary: slices.Clone(rt.summary), SetAside: slices.Clone(rt.aside),
 	}
+	place := map[string]int{}
+	for i, n := range r.nodes {
+		place[n.id] = i
+	}
+	slices.SortStableFunc(res.Summary, func(a, b SummaryEntry) int { return place[a.Stage] - place[b.Stage] })
+	return res
 }
 
 // closing closes c. That it fails is the run's error where it has no other.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,16 +16,14 @@ import (
 )
 
 func (a *app) cacheCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cache", Short: "Look into a cache folder, check it, or free space in it"}
-	cmd.AddCommand(a.cacheList(), a.cacheVerify(), a.cacheGC())
-	return cmd
+	return group("cache", "Look into a cache folder, check it, or free space in it", a.cacheList(), a.cacheVerify(), a.cacheGC())
 }
 
 // cacheFlags are what the cache commands share.
 type cacheFlags struct{ wait, json bool }
 
 func (f *cacheFlags) add(cmd *cobra.Command) {
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = needs("the folder of the cache", 1, 1)
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait while another process has the cache, instead of failing")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
@@ -36,18 +33,9 @@ func (a *app) with(ctx context.Context, dir string, f cacheFlags, fn func(*cache
 	log := hclog.New(&hclog.LoggerOptions{Name: "longship", Level: hclog.Warn, Output: a.err, DisableTime: true})
 	s, err := cache.Open(ctx, dir, cache.Options{Wait: f.wait, Log: log, Run: "longship cache", Existing: true})
 	if err != nil {
-		return err
+		return named(err)
 	}
 	return errors.Join(fn(s), s.Close())
-}
-
-// printJSON prints v in one line.
-func (a *app) printJSON(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = fmt.Fprintf(a.out, "%s\n", b)
-	}
-	return err
 }
 
 func (a *app) cacheList() *cobra.Command {
@@ -69,7 +57,7 @@ func (a *app) cacheList() *cobra.Command {
 				slices.SortStableFunc(entries, func(x, y cache.Entry) int { return y.Used.Compare(x.Used) })
 				if f.json {
 					for _, e := range entries {
-						if err := a.printJSON(map[string]any{"key": e.Ref.Key.String(), "dtype": e.Ref.DType, "shape": e.Ref.Shape, "bytes": e.Bytes, "used": e.Used}); err != nil {
+						if err := printJSON(a.out, map[string]any{"key": e.Ref.Key.String(), "dtype": e.Ref.DType, "shape": e.Ref.Shape, "bytes": e.Bytes, "used": e.Used}); err != nil {
 							return err
 						}
 					}
@@ -101,7 +89,7 @@ func (a *app) cacheVerify() *cobra.Command {
 					return err
 				}
 				if f.json {
-					if err := a.printJSON(map[string]any{"entries": r.Entries, "tensors": r.Tensors, "bytes": r.Bytes, "damaged": keys(r.Damaged)}); err != nil {
+					if err := printJSON(a.out, map[string]any{"entries": r.Entries, "tensors": r.Tensors, "bytes": r.Bytes, "damaged": keys(r.Damaged)}); err != nil {
 						return err
 					}
 				} else {
@@ -139,7 +127,7 @@ func (a *app) cacheGC() *cobra.Command {
 					return err
 				}
 				if f.json {
-					return a.printJSON(map[string]any{"tensors": r.Tensors, "bytes": r.Bytes, "files": r.Files, "facts": r.Facts,
+					return printJSON(a.out, map[string]any{"tensors": r.Tensors, "bytes": r.Bytes, "files": r.Files, "facts": r.Facts,
 						"set_aside": r.Aside, "damaged": keys(r.Damaged), "disk_before": r.Before, "disk_after": r.After})
 				}
 				fmt.Fprintf(a.out, "%s: removed %d tensors of %s, %d records of files, %d facts, %d folders set aside; %s on disk, %s before\n",

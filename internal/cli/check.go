@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 )
 
@@ -13,48 +14,30 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check pipelines: keys, wiring, paths and model headers; every fault at once, nothing is run",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  needs("a pipeline file", 1, 0),
 		RunE: func(cmd *cobra.Command, files []string) error {
+			log := hclog.New(&hclog.LoggerOptions{Name: "longship", Level: hclog.Warn, Output: a.err, DisableTime: true})
 			var errs []error
 			for _, file := range files {
-				p, err := a.reg.Load(file, f.options(hclog.NewNullLogger()))
-				if err == nil {
-					_, err = p.Check(cmd.Context())
-				}
+				p, err := a.load(file, f, log)
 				if err != nil {
 					errs = append(errs, err)
 					continue
 				}
-				fmt.Fprintf(a.out, "%s: no fault found\n", file)
+				found, err := p.Check(cmd.Context())
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				t := newTable(a.out, fmt.Sprintf("%s: no fault found", file))
+				for _, e := range found {
+					t.AppendRow(table.Row{e.Stage, e.Key, valueText(e.Value)})
+				}
+				t.Render()
 			}
 			return errors.Join(errs...)
 		},
 	}
 	f.shared(cmd)
-	return cmd
-}
-
-func (a *app) graphCommand() *cobra.Command {
-	var f runFlags
-	var format string
-	cmd := &cobra.Command{
-		Use:   "graph FILE",
-		Short: "Show how the stages of a pipeline are wired",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, files []string) error {
-			p, err := a.reg.Load(files[0], f.options(hclog.NewNullLogger()))
-			if err != nil {
-				return err
-			}
-			g, err := p.Graph(format)
-			if err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
-			}
-			fmt.Fprintln(a.out, g)
-			return nil
-		},
-	}
-	f.shared(cmd)
-	cmd.Flags().StringVar(&format, "format", "mermaid", "mermaid or dot")
 	return cmd
 }

@@ -1,163 +1,121 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"sync"
+	"os"
+	"strings"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
 
 	"longship/pipeline"
 )
 
-// display shows a run's events while it goes on: as bars on a terminal, as
-// plain lines elsewhere, or as JSON lines. It is also where the log is written,
-// so that a log line never tears a bar.
-type display struct {
-	json io.Writer     // events as JSON lines; nil otherwise
-	bars *mpb.Progress // on a terminal
-	text io.Writer     // log lines, and progress lines where there are no bars
-
-	mu     sync.Mutex
-	closed bool
-	stages map[string]*stageView
+// display shows a run while it goes on: its events, and the log, which is
+// written to it so that a log line never tears a bar. It may be used from any
+// goroutine.
+type display interface {
+	io.Writer // log lines, whole ones
+	event(pipeline.Event)
+	// Close ends the display; what is written afterwards appears below it.
+	// Calling it twice is allowed.
+	Close() error
 }
 
-// stageView is what is shown of one stage.
-type stageView struct {
-	bar   *mpb.Bar
-	note  string // the last loss
-	said  time.Time
-	start time.Time
-	done  int
-}
-
-// linePause is how often a stage's progress is said where there are no bars.
-const linePause = 10 * time.Second
-
-func (a *app) newDisplay(asJSON bool) *display {
-	d := &display{text: a.err, stages: map[string]*stageView{}}
+// newDisplay shows bars where progress goes to a terminal, plain lines elsewhere,
+// and JSON lines on standard output where those are asked for.
+func (a *app) newDisplay(asJSON bool) display {
 	switch {
 	case asJSON:
-		d.json = a.out
+		return jsonLines{events: a.out, log: a.err}
 	case isTerminal(a.err):
-		d.bars = mpb.New(mpb.WithOutput(a.err), mpb.WithAutoRefresh(), mpb.WithRefreshRate(200*time.Millisecond))
-		d.text = d.bars
+		return newBars(a.err)
 	}
-	return d
+	return newLines(a.err)
 }
 
-// Write writes log lines.
-func (d *display) Write(b []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.Write(b)
+// isTerminal says whether w is a terminal that bars can be drawn on.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-func (d *display) event(ev pipeline.Event) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.json != nil {
-		if b, err := json.Marshal(ev); err == nil {
-			fmt.Fprintf(d.json, "%s\n", b)
-		}
-		return
-	}
-	switch ev.Event {
-	case "progress":
-		unit, _ := ev.Data["unit"].(string)
-		d.progress(ev.Stage, int(number(ev.Data["done"])), int(number(ev.Data["total"])), unit)
-	case "step":
-		d.view(ev.Stage).note = fmt.Sprintf("loss %.4f  lr %.2g", number(ev.Data["loss"]), number(ev.Data["lr"]))
-	case "validation":
-		fmt.Fprintf(d.text, "step %d: validation loss %.4f (predicting zero: %.4f)\n", int(number(ev.Data["step"])), number(ev.Data["loss"]), number(ev.Data["zero"]))
-	case "set_aside":
-		fmt.Fprintf(d.text, "%s: set aside %v: %v\n", ev.Stage, ev.Data["item"], ev.Data["reason"])
-	case "saved":
-		fmt.Fprintf(d.text, "saved %v\n", ev.Data["file"])
-	}
+// phase is one thing that a stage counts: images, steps, bytes of weights.
+type phase struct {
+	stage, unit string
+	done, total int // total is 0 where it is unknown
+	begun       time.Time
+	first       int // done when it began: a run that goes on does not begin at 0
 }
 
-func (d *display) view(stage string) *stageView {
-	v := d.stages[stage]
-	if v == nil {
-		v = &stageView{start: time.Now()}
-		d.stages[stage] = v
-	}
-	return v
+// progressOf returns the phase that a progress event tells of.
+func progressOf(ev pipeline.Event) phase {
+	unit, _ := ev.Data["unit"].(string)
+	done := int(number(ev.Data["done"]))
+	return phase{stage: ev.Stage, unit: unit, done: done, total: int(number(ev.Data["total"])), begun: ev.Time, first: done}
 }
 
-func (d *display) progress(stage string, done, total int, unit string) {
-	v := d.view(stage)
-	if d.bars != nil && !d.closed {
-		if v.bar == nil {
-			v.bar = d.bars.AddBar(int64(total),
-				mpb.PrependDecorators(decor.Name(stage, decor.WCSyncSpaceR), decor.CountersNoUnit("%d / %d "+unit, decor.WCSyncSpaceR)),
-				mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return v.note }, decor.WCSyncSpaceR),
-					decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpaceR), "done")))
-		}
-		v.bar.SetTotal(int64(total), false)
-		v.bar.SetCurrent(int64(done))
-		if total > 0 && done >= total {
-			v.bar.SetTotal(int64(total), true)
-		}
-		return
-	}
-	first := v.done == 0
-	v.done = done
-	last := total > 0 && done >= total
-	if !last && time.Since(v.said) < linePause && !first {
-		return
-	}
-	v.said = time.Now()
-	fmt.Fprintln(d.text, line(stage, done, total, unit, v.note, eta(time.Since(v.start), done, total)))
+// key tells phases apart.
+func (p phase) key() string { return p.stage + "\n" + p.unit }
+
+// over says whether the phase is at its end.
+func (p phase) over() bool { return p.total > 0 && p.done >= p.total }
+
+// at returns the phase as a later event of it tells.
+func (p phase) at(later phase) phase {
+	p.done, p.total = later.done, later.total
+	return p
 }
 
-func line(stage string, done, total int, unit, note, eta string) string {
-	s := fmt.Sprintf("%s: %d", stage, done)
-	if total > 0 {
-		s += fmt.Sprintf(" of %d", total)
+// counts says how far the phase is: "12 of 240 steps", "1.2 of 3.4 GiB of weights".
+func (p phase) counts() string {
+	number, unit := func(n int) string { return fmt.Sprint(n) }, p.unit
+	if of, isBytes := strings.CutPrefix(p.unit, "bytes"); isBytes {
+		number, unit = func(n int) string { return humanize.IBytes(uint64(n)) }, strings.TrimSpace(of)
 	}
-	s += " " + unit
-	if note != "" {
-		s += "  " + note
+	s := number(p.done)
+	if p.total > 0 {
+		s += " of " + number(p.total)
 	}
-	if eta != "" {
-		s += "  " + eta + " left"
-	}
-	return s
+	return strings.TrimSpace(s + " " + unit)
 }
 
-// eta guesses the time left from the time taken, "" where there is no ground.
-func eta(taken time.Duration, done, total int) string {
-	if done <= 0 || total <= done || taken < time.Second {
+// left guesses the time left from the pace since the phase began, "" where
+// there is no ground for a guess.
+func (p phase) left(now time.Time) string {
+	taken := now.Sub(p.begun)
+	if p.done <= p.first || p.total <= p.done || taken < time.Second {
 		return ""
 	}
-	return time.Duration(float64(taken) / float64(done) * float64(total-done)).Round(time.Second).String()
+	left := time.Duration(float64(taken) / float64(p.done-p.first) * float64(p.total-p.done))
+	return left.Round(time.Second).String() + " left"
 }
 
-// Close ends the bars; what is written afterwards appears below them. Calling
-// it twice is allowed.
-func (d *display) Close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return
+// told is the line for an event that is told in words, false for any other.
+// What is set aside is in the log already.
+func told(ev pipeline.Event) (string, bool) {
+	switch ev.Event {
+	case "validation":
+		return fmt.Sprintf("%s: step %d, validation loss %.4f (predicting zero: %.4f)", ev.Stage,
+			int(number(ev.Data["step"])), number(ev.Data["loss"]), number(ev.Data["zero"])), true
+	case "saved":
+		return fmt.Sprintf("%s: step %d, saved %s", ev.Stage, int(number(ev.Data["step"])), shortPath(fmt.Sprint(ev.Data["file"]))), true
 	}
-	d.closed = true
-	if d.bars == nil {
-		return
-	}
-	for _, v := range d.stages {
-		if v.bar != nil && !v.bar.Completed() {
-			v.bar.Abort(false)
-		}
-	}
-	bars := d.bars
-	d.mu.Unlock() // the bars' last refresh must not find us holding their writer
-	bars.Wait()
-	d.mu.Lock()
+	return "", false
 }
+
+// noteOf is what a step event adds to its stage's progress.
+func noteOf(ev pipeline.Event) string {
+	return fmt.Sprintf("loss %.4f, lr %.2g", number(ev.Data["loss"]), number(ev.Data["lr"]))
+}
+
+// jsonLines writes events as JSON lines.
+type jsonLines struct{ events, log io.Writer }
+
+func (j jsonLines) Write(b []byte) (int, error) { return j.log.Write(b) }
+
+func (j jsonLines) event(ev pipeline.Event) { _ = printJSON(j.events, ev) }
+
+func (j jsonLines) Close() error { return nil }

@@ -15,21 +15,20 @@ import (
 )
 
 func (a *app) loraCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "lora", Short: "Look into adapter files"}
 	var asJSON bool
 	inspect := &cobra.Command{
 		Use:   "inspect FILE...",
 		Short: "Show what is in adapter files: layout, base, rank, scale and norms of every module, metadata",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  needs("an adapter file", 1, 0),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {
 				r, err := lorafile.Inspect(file)
 				switch {
 				case err != nil:
-					errs = append(errs, err)
+					errs = append(errs, named(err))
 				case asJSON:
-					errs = append(errs, a.printJSON(r))
+					errs = append(errs, printJSON(a.out, r))
 				default:
 					a.showAdapter(r)
 				}
@@ -38,8 +37,7 @@ func (a *app) loraCommand() *cobra.Command {
 		},
 	}
 	inspect.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(inspect)
-	return cmd
+	return group("lora", "Look into adapter files", inspect)
 }
 
 func (a *app) showAdapter(r *lorafile.Report) {

@@ -16,7 +16,7 @@ func (a *app) stagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stages [NAME]",
 		Short: "List the stages; or one stage's ports and its config with defaults",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  needs("", 0, 1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if schema {
 				b, err := a.reg.Schema()
@@ -31,7 +31,7 @@ func (a *app) stagesCommand() *cobra.Command {
 			}
 			f, ok := a.reg.Lookup(names[0])
 			if !ok {
-				return fmt.Errorf("%w: there is no stage %q; `longship stages` lists them", errUsage, names[0])
+				return &usageError{error: fmt.Errorf("there is no stage %q; `longship stages` lists them", names[0])}
 			}
 			return a.describeStage(f)
 		},

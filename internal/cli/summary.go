@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -29,7 +30,9 @@ type summary struct {
 	StepTime   float64     `json:"seconds_per_step"`
 	Validation *validation `json:"validation,omitempty"`
 	PeakMemory int64       `json:"peak_resident_bytes"`
-	Files      []string    `json:"files"`
+	Files      []string    `json:"files"` // written, and not removed since to make room for newer ones
+
+	trainer string // id of the stage whose steps were seen
 }
 
 type stageLine struct {
@@ -53,14 +56,19 @@ type validation struct {
 
 func summarise(r *pipeline.Result, o *observer, err error) *summary {
 	s := &summary{
-		Run: r.Name, Result: "done", Seconds: r.Duration.Seconds(), Steps: o.steps, Files: o.saved,
-		PeakMemory: hostmem.Peak(), SetAside: []asideLine{}, Stages: []stageLine{},
+		Run: r.Name, Result: "done", Seconds: r.Duration.Seconds(), Steps: o.steps, trainer: o.trainer,
+		Files: []string{}, PeakMemory: hostmem.Peak(), SetAside: []asideLine{}, Stages: []stageLine{},
 	}
 	switch {
 	case errors.Is(err, pipeline.ErrInterrupted):
 		s.Result = "interrupted"
 	case err != nil:
 		s.Result, s.Error = "failed", err.Error()
+	}
+	for _, f := range o.saved {
+		if _, err := os.Stat(f); err == nil {
+			s.Files = append(s.Files, f)
+		}
 	}
 	for _, e := range r.Summary {
 		s.Stages = append(s.Stages, stageLine(e))
@@ -77,19 +85,13 @@ func summarise(r *pipeline.Result, o *observer, err error) *summary {
 	return s
 }
 
-// write writes summary.json, and the loss curve where there are losses, into
-// the run's folder, where there is one.
+// write writes summary.json and the loss curve into the run's folder.
 func (s *summary) write(dir, name string, losses *losslog.Log) error {
-	if _, err := os.Stat(dir); err != nil {
-		return nil
+	curve := filepath.Join(dir, "loss.png")
+	if err := losses.Draw(curve, name); err != nil {
+		return err
 	}
-	if len(losses.Entries()) > 0 {
-		curve := filepath.Join(dir, "loss.png")
-		if err := losses.Draw(curve, name); err != nil {
-			return err
-		}
-		s.Files = append(s.Files, curve)
-	}
+	s.Files = append(s.Files, curve)
 	path := filepath.Join(dir, "summary.json")
 	s.Files = append(s.Files, path)
 	b, err := json.MarshalIndent(s, "", "  ")
@@ -107,30 +109,25 @@ func (s *summary) write(dir, name string, losses *losslog.Log) error {
 }
 
 func (s *summary) printJSON(w io.Writer) error {
-	b, err := json.Marshal(struct {
-		Event string `json:"event"`
+	return printJSON(w, struct {
+		Event string    `json:"event"`
+		Stage string    `json:"stage"` // none: it is the run's own
+		Time  time.Time `json:"time"`
 		*summary
-	}{"summary", s})
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%s\n", b)
-	}
-	return err
+	}{"summary", "", time.Now(), s})
 }
 
+// print prints the summary as a table, and one of what was set aside.
 func (s *summary) print(w io.Writer) {
-	t := newTable(w, fmt.Sprintf("%s: %s in %s", s.Run, s.Result, time.Duration(s.Seconds*float64(time.Second)).Round(100*time.Millisecond)))
-	for _, l := range s.Stages {
-		t.AppendRow(table.Row{l.Stage, l.Key, fmt.Sprint(l.Value)})
-	}
-	if s.Steps > 0 {
-		t.AppendRow(table.Row{"train", "steps", fmt.Sprintf("%d, %.3g s/it", s.Steps, s.StepTime)})
-	}
-	if v := s.Validation; v != nil {
-		t.AppendRow(table.Row{"train", "validation loss", fmt.Sprintf("%s at first, %s at last; predicting zero: %s", loss(v.First), loss(v.Last), loss(v.Zero))})
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	t := newTable(w, fmt.Sprintf("%s: %s in %s", s.Run, s.Result, took))
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 1, AutoMerge: true}})
+	for _, l := range s.lines() {
+		t.AppendRow(table.Row{l.Stage, l.Key, valueText(l.Value)})
 	}
 	t.AppendRow(table.Row{"", "peak memory", humanize.IBytes(uint64(s.PeakMemory))})
 	for _, f := range s.Files {
-		t.AppendRow(table.Row{"", "wrote", f})
+		t.AppendRow(table.Row{"", "wrote", shortPath(f)})
 	}
 	t.Render()
 	if len(s.SetAside) == 0 {
@@ -139,9 +136,61 @@ func (s *summary) print(w io.Writer) {
 	t = newTable(w, fmt.Sprintf("set aside: %d", len(s.SetAside)))
 	t.AppendHeader(table.Row{"stage", "item", "reason"})
 	for _, a := range s.SetAside {
-		t.AppendRow(table.Row{a.Stage, a.Item, a.Reason})
+		t.AppendRow(table.Row{a.Stage, shortPath(a.Item), a.Reason})
 	}
 	t.Render()
+}
+
+// lines are those of the stages, with what was seen of the training stage's events.
+func (s *summary) lines() []stageLine {
+	lines := slices.DeleteFunc(slices.Clone(s.Stages), func(l stageLine) bool {
+		path, ok := l.Value.(string)
+		return ok && slices.Contains(s.Files, path) // listed as written
+	})
+	add := func(key, value string) {
+		at := len(lines)
+		for i, l := range lines {
+			if l.Stage == s.trainer {
+				at = i + 1
+			}
+		}
+		lines = slices.Insert(lines, at, stageLine{s.trainer, key, value})
+	}
+	if s.Steps > 0 {
+		add("time a step", fmt.Sprintf("%.3g s", s.StepTime))
+	}
+	if v := s.Validation; v != nil {
+		add("validation loss", fmt.Sprintf("%s at first, %s at last; predicting zero: %s", loss(v.First), loss(v.Last), loss(v.Zero)))
+	}
+	return lines
+}
+
+// valueText is how a value of a summary is printed.
+func valueText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case int:
+		return humanize.Comma(int64(v))
+	case int64:
+		return humanize.Comma(v)
+	case float64:
+		return fmt.Sprintf("%.4g", v)
+	}
+	return fmt.Sprint(v)
+}
+
+// shortPath is a path as one would type it here: relative to the working
+// folder where that is shorter.
+func shortPath(path string) string {
+	here, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(path) {
+		return path
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
 }
 
 func loss(v *float64) string {

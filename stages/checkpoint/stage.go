@@ -81,7 +81,7 @@ func (s *stage) save(ctx context.Context, folder *runstate.Run, st *port.State, 
 		return err
 	}
 	took := time.Since(start).Seconds()
-	s.set.Log.Info("saved", "step", st.Step, "file", saved.Adapter, "bytes", saved.Bytes, "seconds", took)
+	s.set.Log.Debug("saved", "step", st.Step, "file", saved.Adapter, "bytes", saved.Bytes, "seconds", took)
 	for _, name := range saved.Removed {
 		s.set.Log.Debug("removed an older file", "file", name)
 	}

@@ -188,7 +188,7 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet)
 	start := time.Now()
 	streamer, err := memory.NewStreamer(ctx, dev, set, memory.Options{
 		Streamed: streamed, Slots: s.cfg.Ring,
-		Progress: func(done, total int64) { s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of weights") },
+		Progress: func(done, total int64) { s.set.Progress(ctx, int(done), int(total), "bytes of weights") },
 	})
 	if err != nil {
 		return nil, err

@@ -117,8 +117,8 @@ func (s *stage) prepare(ctx context.Context) (*memory.WeightSet, error) {
 		bytes += u.Bytes
 	}
 	s.set.Log.Info("weights are ready", "how", how, "qtype", s.cfg.QType, "units", len(set.Units), "bytes", bytes, "seconds", time.Since(start).Seconds())
-	s.set.Summarise("weights", fmt.Sprintf("%.2f B parameters as %s, %s, %s in %.1f s",
-		float64(model.Config.Params())/1e9, s.cfg.QType, humanize.IBytes(uint64(bytes)), how, time.Since(start).Seconds()))
+	s.set.Summarise("weights", fmt.Sprintf("%s parameters as %s, %s, %s in %.1f s",
+		humanize.SIWithDigits(float64(model.Config.Params()), 1, ""), s.cfg.QType, humanize.IBytes(uint64(bytes)), how, time.Since(start).Seconds()))
 	return set, nil
 }
 
@@ -137,6 +137,6 @@ func (s *stage) progress(ctx context.Context) func(done, total int64) {
 			return
 		}
 		told, of = done, total
-		s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of weights")
+		s.set.Progress(ctx, int(done), int(total), "bytes of weights")
 	}
 }

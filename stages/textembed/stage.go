@@ -195,7 +195,7 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 		s.set.Log.Warn("caption is too long: its end is cut off; raise max_length or shorten it", "caption", caption, "tokens_cut", cut, "max_length", m.opt.MaxLength)
 	}
 	enc, err := m.load(ctx, dev, func(done, total int64) {
-		s.set.Progress(ctx, int(done>>20), int(total>>20), "MiB of text encoder")
+		s.set.Progress(ctx, int(done), int(total), "bytes of text encoder")
 	})
 	if err != nil {
 		release()

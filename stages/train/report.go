@@ -59,7 +59,7 @@ func (l *loop) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.set.Log.Info("validation", "step", l.step, "loss", loss, "of predicting zero", zero)
+	l.set.Log.Debug("validation", "step", l.step, "loss", loss, "zero", zero)
 	l.set.Env.Emit(ctx, pipeline.Event{Event: "validation", Stage: l.set.ID, Data: map[string]any{
 		"step": l.step, "loss": loss, "zero": zero,
 	}})
