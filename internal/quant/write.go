@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
 
+	"longship/cache/atomicfile"
 	"longship/gpu/memory"
 	"longship/gpu/tensor"
 	"longship/internal/dtype"
@@ -91,30 +91,22 @@ func Size(model *weights.Transformer, opt Options) (int64, error) {
 	return h.end() + 1<<16, err
 }
 
-// PartSuffix ends the name of a file that Write has not finished. One that a
-// killed process left is overwritten by the next Write to the same path.
-const PartSuffix = ".part"
-
 // Write stores a transformer in a quantised file at path. Units are made side by
 // side, one a core, each row by row from the source's files. The file appears
-// whole or not at all: it is written beside path, synced and renamed.
-func Write(ctx context.Context, path string, model *weights.Transformer, opt Options) (err error) {
+// whole or not at all; see package atomicfile.
+func Write(ctx context.Context, path string, model *weights.Transformer, opt Options) error {
 	h, err := plan(model, opt)
 	if err != nil {
 		return err
 	}
-	part := path + PartSuffix
-	f, err := os.Create(part)
+	err = atomicfile.Write(path, func(f *os.File) error { return writeFile(ctx, f, h, model, opt) })
 	if err != nil {
-		return err
+		return fmt.Errorf("quantised file: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(part)
-			err = fmt.Errorf("write quantised file %s: %w", path, err)
-		}
-	}()
+	return nil
+}
+
+func writeFile(ctx context.Context, f *os.File, h header, model *weights.Transformer, opt Options) error {
 	if err := writeUnits(ctx, f, &h, model, opt); err != nil {
 		return err
 	}
@@ -125,19 +117,8 @@ func Write(ctx context.Context, path string, model *weights.Transformer, opt Opt
 	if _, err := f.WriteAt(encoded, h.end()); err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(formatPrefix(h.end(), encoded), 0); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(part, path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
+	_, err = f.WriteAt(formatPrefix(h.end(), encoded), 0)
+	return err
 }
 
 // writeUnits makes the units and sets their checksums.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"longship/cache/atomicfile"
 	"longship/cache/folderlock"
 )
 
@@ -30,7 +31,6 @@ const (
 	stateDir    = "state"
 	adapterExt  = ".safetensors"
 	stateExt    = ".state"
-	partialExt  = ".partial" // behind the name of a file that is being written
 	previousFmt = "%s.previous-%d" + adapterExt
 )
 
@@ -96,7 +96,7 @@ func (f Folder) partials() (paths []string, err error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			name, ok := strings.CutSuffix(e.Name(), partialExt)
+			name, ok := strings.CutSuffix(e.Name(), atomicfile.Partial)
 			if ok && (stepOf(name) >= 0 || name == f.finalName()) {
 				paths = append(paths, filepath.Join(dir, e.Name()))
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shirou/gopsutil/v4/disk"
 
+	"longship/cache/atomicfile"
 	"longship/internal/lorafile"
 	"longship/stages/port"
 )
@@ -75,14 +76,14 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 	}
 	h := head{Version: formatVersion, Step: st.Step, Final: opt.Final, File: name,
 		Adapter: st.Adapter, Counters: st.Counters, Settings: st.Settings, Dataset: st.Dataset}
-	err = commit(f.path(name), func(w *os.File) error {
+	err = atomicfile.Write(f.path(name), func(w *os.File) error {
 		h.Digest, err = lorafile.Write(ctx, w, file, st)
 		return err
 	})
 	if err != nil {
 		return saved, err
 	}
-	err = commit(f.statePath(st.Step), func(w *os.File) error { return writeState(ctx, w, h, st) })
+	err = atomicfile.Write(f.statePath(st.Step), func(w *os.File) error { return writeState(ctx, w, h, st) })
 	if err != nil {
 		return saved, errors.Join(err, os.Remove(f.path(name)))
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"longship/cache"
+	"longship/cache/atomicfile"
 	"longship/gpu/memory"
 	"longship/internal/quant"
 	"longship/internal/weights"
@@ -127,7 +128,7 @@ func (f *file) make(ctx context.Context, path string, source cache.Key) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, old := range []string{path, path + quant.PartSuffix} { // damaged, or left by a run that was killed
+	for _, old := range []string{path, path + atomicfile.Partial} { // damaged, or left by a run that was killed
 		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

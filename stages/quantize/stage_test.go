@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"longship/cache/atomicfile"
 	"longship/gpu/memory"
 	"longship/internal/golden"
-	"longship/internal/quant"
 	"longship/internal/safetensors"
 	"longship/internal/weights"
 	"longship/pipeline"
@@ -117,7 +117,7 @@ func TestDamagedFileIsMadeAgain(t *testing.T) {
 			require.NoError(t, err)
 			data := damage(append([]byte{}, whole...))
 			require.NoError(t, os.WriteFile(made[0], data, 0o644))
-			require.NoError(t, os.WriteFile(made[0]+quant.PartSuffix, []byte("left by a killed run"), 0o644))
+			require.NoError(t, os.WriteFile(made[0]+atomicfile.Partial, []byte("left by a killed run"), 0o644))
 			second := run(t, dir, golden.Path("tiny-klein"), "")
 			require.Contains(t, second.outcome.Summary()["weights"], "damaged")
 			require.Equal(t, first.units, second.units)
