@@ -70,10 +70,11 @@ func storeFiles(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// flipped copies a cache and flips a bit of one byte of one file.
+// flipped copies a cache and flips a bit of one byte of one file. The folder's
+// name is one that a glob pattern would not match.
 func flipped(t testing.TB, whole, name string, at int) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "[cache]")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
@@ -155,6 +156,9 @@ func TestDamagedTwice(t *testing.T) {
 		require.DirExists(t, filepath.Join(dir, "badger.damaged-1"))
 	}
 	require.DirExists(t, filepath.Join(dir, "badger.damaged-2"))
+	report, err := open(t, dir).GC(t.Context(), cache.GCOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"badger.damaged-1", "badger.damaged-2"}, report.Aside)
 }
 
 // A damaged tensor that is read without being asked for first is an error that

@@ -81,6 +81,30 @@ func TestFreshFileIsNotRemembered(t *testing.T) {
 	require.Equal(t, cache.HashBytes([]byte("two")), info.Content)
 }
 
+// A file whose time lies in the future, as a camera with a wrong clock makes
+// them, is remembered all the same: its ctime tells of changes.
+func TestTimeInTheFuture(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no ctime")
+	}
+	path := filepath.Join(t.TempDir(), "photo")
+	later := time.Now().Add(1000 * time.Hour)
+	require.NoError(t, os.WriteFile(path, []byte("one"), 0o644))
+	require.NoError(t, os.Chtimes(path, later, later))
+	settle()
+	s := open(t, t.TempDir())
+	for _, known := range []bool{false, true} {
+		info, err := s.File(t.Context(), path)
+		require.NoError(t, err)
+		require.Equal(t, known, info.Known)
+	}
+	require.NoError(t, os.WriteFile(path, []byte("two"), 0o644))
+	require.NoError(t, os.Chtimes(path, later, later))
+	info, err := s.File(t.Context(), path)
+	require.NoError(t, err)
+	require.Equal(t, cache.HashBytes([]byte("two")), info.Content)
+}
+
 func TestFileErrors(t *testing.T) {
 	s := open(t, t.TempDir())
 	_, err := s.File(t.Context(), filepath.Join(t.TempDir(), "missing"))

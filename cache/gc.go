@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -35,7 +36,7 @@ type GCReport struct {
 // afterwards; while GC runs other calls wait.
 func (s *Store) GC(ctx context.Context, opt GCOptions) (GCReport, error) {
 	var report GCReport
-	aside, err := filepath.Glob(s.badgerDir() + ".damaged-*")
+	aside, err := filesIn(s.dir, func(name string) bool { return strings.HasPrefix(name, badgerName+".damaged-") })
 	if err != nil {
 		return report, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,7 +17,7 @@ import (
 // its tables on goroutines of its own, where a damaged one ends the process;
 // here it becomes an error.
 func probeTables(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	names, err := filesIn(dir, func(name string) bool { return filepath.Ext(name) == ".sst" })
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func probeTables(dir string) error {
 // a log is encrypted with; ours are not, so any other name than 0 is damage,
 // over which Badger would refuse the folder.
 func mendValueLogs(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
+	names, err := filesIn(dir, func(name string) bool { return filepath.Ext(name) == ".vlog" })
 	if err != nil {
 		return err
 	}
@@ -42,6 +43,21 @@ func mendValueLogs(dir string) error {
 		}
 	}
 	return nil
+}
+
+// filesIn returns the paths of the entries of a folder whose names fit; none
+// where there is no folder. (filepath.Glob would read its patterns into dir.)
+func filesIn(dir string, fits func(name string) bool) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if fits(e.Name()) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
 }
 
 func mendValueLog(name string) error {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/zeebo/blake3"
+
+	"longship/cache/atomicfile"
 )
 
 // A store that is closed in good order is sealed: seal.json lists Badger's
@@ -106,19 +108,20 @@ func (s *Store) writeSeal() error {
 		return err
 	}
 	text := string(body) + "\n" + HashBytes(body).String() + "\n"
-	tmp := s.sealPath() + ".tmp"
-	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, s.sealPath())
+	return atomicfile.WriteBytes(s.sealPath(), []byte(text))
 }
 
-// breakSeal removes the seal before anything is written.
+// breakSeal removes the seal before anything is written, for good: one that a
+// power cut brought back would call an index damaged that has only grown.
 func (s *Store) breakSeal() error {
-	if err := os.Remove(s.sealPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(s.sealPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	return atomicfile.SyncDir(s.dir)
 }
 
 const discardName = "DISCARD" // Badger's statistics of what in the value log is stale

@@ -25,11 +25,16 @@ func stampOf(info fs.FileInfo) stamp {
 // settled says whether a later change would show in the stamp. A file that is
 // written while the clock of its file system stands still can change without
 // another stamp; those clocks tick every few milliseconds, or every two seconds
-// where times are whole seconds.
+// where times are whole seconds. The ctime decides where there is one: every
+// change sets it, whatever the mtime says.
 func (s stamp) settled(now time.Time) bool {
+	changed := s.CTime
+	if changed == 0 {
+		changed = s.MTime
+	}
 	tick := 50 * time.Millisecond
-	if s.MTime%int64(time.Second) == 0 && s.CTime%int64(time.Second) == 0 {
+	if changed%int64(time.Second) == 0 {
 		tick = 2 * time.Second
 	}
-	return now.UnixNano()-max(s.MTime, s.CTime) > int64(tick)
+	return now.UnixNano()-changed > int64(tick)
 }

@@ -80,7 +80,8 @@ func Take(ctx context.Context, dir string, opt Options) (*Lock, error) {
 	if !claim(dir) {
 		return nil, fmt.Errorf("%s %s: %w", opt.What, dir, ErrHeldHere)
 	}
-	l := &Lock{dir: dir, file: flock.New(filepath.Join(dir, LockName))}
+	// Who may write in the folder may lock it, whoever made the file.
+	l := &Lock{dir: dir, file: flock.New(filepath.Join(dir, LockName), flock.SetPermissions(0o644))}
 	if err := l.acquire(ctx, opt); err != nil {
 		forget(dir)
 		return nil, err
@@ -106,9 +107,9 @@ func forget(dir string) {
 }
 
 func (l *Lock) acquire(ctx context.Context, opt Options) error {
-	ok, err := l.file.TryLock()
+	ok, holder, err := l.try()
 	if err == nil && !ok {
-		busy := &BusyError{What: opt.What, Dir: l.dir, Holder: readHolder(l.dir), Way: opt.Way}
+		busy := &BusyError{What: opt.What, Dir: l.dir, Holder: holder, Way: opt.Way}
 		if opt.Wait == nil {
 			return busy
 		}
@@ -123,6 +124,21 @@ func (l *Lock) acquire(ctx context.Context, opt Options) error {
 		return fmt.Errorf("lock %s %s: %w", opt.What, l.dir, err)
 	}
 	return nil
+}
+
+// try takes the lock or says who has it. A holder that has just come, or is about
+// to leave, has not said who it is: it gets a moment.
+func (l *Lock) try() (ok bool, holder Holder, err error) {
+	for range 20 {
+		if ok, err = l.file.TryLock(); ok || err != nil {
+			return ok, Holder{}, err
+		}
+		if holder = readHolder(l.dir); holder.PID != 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false, holder, nil
 }
 
 // announce writes who holds the folder.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 
 	"longship/cache/folderlock"
@@ -29,6 +30,22 @@ func TestTake(t *testing.T) {
 	lock, err = folderlock.Take(t.Context(), dir, opt)
 	require.NoError(t, err)
 	require.NoError(t, lock.Release())
+}
+
+// Who asks while a holder has just come, and has not said who it is yet, is told
+// all the same.
+func TestHolderIsAboutToSayWhoItIs(t *testing.T) {
+	dir := t.TempDir()
+	other := flock.New(filepath.Join(dir, folderlock.LockName))
+	require.NoError(t, other.Lock())
+	defer other.Unlock()
+	time.AfterFunc(20*time.Millisecond, func() {
+		os.WriteFile(filepath.Join(dir, folderlock.HolderName), []byte(`{"pid":7,"run":"cat"}`), 0o644)
+	})
+	_, err := folderlock.Take(t.Context(), dir, folderlock.Options{What: "cache"})
+	var busy *folderlock.BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Equal(t, 7, busy.Holder.PID)
 }
 
 func TestMissingFolder(t *testing.T) {
