@@ -108,7 +108,10 @@ func (n *node) invalid(f *faults, err error) {
 // making. A fmt.Errorf with several %w is one error: it says more than they do.
 func joined(err error) []error {
 	many, ok := err.(interface{ Unwrap() []error })
-	if !ok || err.Error() != errors.Join(many.Unwrap()...).Error() {
+	if !ok {
+		return nil
+	}
+	if whole := errors.Join(many.Unwrap()...); whole == nil || whole.Error() != err.Error() {
 		return nil
 	}
 	return many.Unwrap()

@@ -148,15 +148,17 @@ func (a *app) exit(err error) int {
 
 // say prints each of the errors that err joins.
 func (a *app) say(err error) {
-	if many, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(many.Unwrap()...).Error() {
-		for _, e := range many.Unwrap() {
-			a.say(e)
-		}
-		return
-	}
 	if config, ok := err.(*pipeline.ConfigError); ok {
 		fmt.Fprintln(a.err, config) // each fault begins with its place
 		return
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		if whole := errors.Join(many.Unwrap()...); whole != nil && whole.Error() == err.Error() {
+			for _, e := range many.Unwrap() {
+				a.say(e)
+			}
+			return
+		}
 	}
 	fmt.Fprintln(a.err, "longship:", err)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"longship/internal/modelpath"
 	"longship/internal/safetensors"
 	"longship/pipeline"
 )
@@ -15,21 +16,39 @@ import (
 // transformer, or whatever weights the settings name where there is none. 0
 // where there are none (a pipeline of cached parts).
 func parameters(m pipeline.Model) (int64, error) {
+	if m.Path != "" {
+		return countPart(m, modelpath.Transformer, "model.path")
+	}
 	var total int64
-	for _, at := range []pipeline.Path{m.Path, m.VAE, m.TextEncoder} {
-		if at == "" {
-			continue
-		}
-		n, err := countBelow(string(at))
+	if m.VAE != "" {
+		n, err := countPart(m, modelpath.VAE, "model.vae")
 		if err != nil {
 			return 0, err
 		}
-		if at == m.Path {
-			return n, nil
+		total += n
+	}
+	if m.TextEncoder != "" {
+		n, err := countPart(m, modelpath.TextEncoder, "model.text_encoder")
+		if err != nil {
+			return 0, err
 		}
 		total += n
 	}
 	return total, nil
+}
+
+// countPart counts the parameters of the part that find finds. Its error is a
+// *pipeline.HeadError, that of the stage which needs the part where it is missing.
+func countPart(m pipeline.Model, find func(pipeline.Model) (string, error), key string) (int64, error) {
+	path, err := find(m)
+	if err != nil {
+		return 0, err
+	}
+	n, err := countBelow(path)
+	if err != nil {
+		return 0, fault(key, "count the parameters: %w", err)
+	}
+	return n, nil
 }
 
 // countBelow counts the elements of a safetensors file, or of the largest
@@ -66,7 +85,7 @@ func countBelow(path string) (int64, error) {
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the model's parameters: %w", err)
+		return 0, err
 	}
 	var most int64
 	for _, n := range folders {
