@@ -131,6 +131,16 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 	for _, sh := range src.shapes {
 		bytes = max(bytes, layoutOf(nil, sh, w).bytes)
 	}
+	slots := make([]*slot, stagedAhead+3)
+	for i := range slots {
+		if slots[i], err = newSlot(dev, bytes); err != nil {
+			return fail(err)
+		}
+		s.onClose(slots[i].close)
+	}
+	src.slot, slots = slots[0], slots[1:]
+	// Made behind the slots, and so closed before them: copies that are queued
+	// when a run ends still write there.
 	stream := func(name string) (*stager, error) {
 		st, err := dev.NewStream(name)
 		if err != nil {
@@ -146,14 +156,6 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 	if src.stager, err = stream("validation inputs"); err != nil {
 		return fail(err)
 	}
-	slots := make([]*slot, stagedAhead+3)
-	for i := range slots {
-		if slots[i], err = newSlot(dev, bytes); err != nil {
-			return fail(err)
-		}
-		s.onClose(slots[i].close)
-	}
-	src.slot, slots = slots[0], slots[1:]
 	if src.streamer, err = s.load(ctx, dev, set); err != nil {
 		return fail(err)
 	}
