@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"longship/gpu/tensor"
-	"longship/internal/lorafile"
 	"longship/stages/port"
 )
 
@@ -34,7 +33,7 @@ func BenchmarkSave(b *testing.B) {
 	st := benchState()
 	f := In(b.TempDir(), "cat")
 	ctx := context.Background()
-	opt := SaveOptions{Layout: lorafile.ComfyUI, DType: "bf16", Keep: 2}
+	opt := bf16(2)
 	saved, err := f.Save(ctx, opt, st)
 	require.NoError(b, err)
 	b.SetBytes(saved.Bytes)
@@ -48,7 +47,7 @@ func BenchmarkSave(b *testing.B) {
 
 func BenchmarkLatest(b *testing.B) {
 	f := In(b.TempDir(), "cat")
-	saved, err := f.Save(context.Background(), SaveOptions{Layout: lorafile.ComfyUI, DType: "bf16"}, benchState())
+	saved, err := f.Save(context.Background(), bf16(0), benchState())
 	require.NoError(b, err)
 	b.SetBytes(saved.Bytes)
 	for b.Loop() {

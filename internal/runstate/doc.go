@@ -7,10 +7,11 @@
 //	<output>/<name>/state/lock, holder.json        who works on the run (Lock)
 //
 // A pair is committed by its state file, which is written last and holds the
-// digest of the adapter file and a checksum of itself; each file is written
-// under another name, synced, renamed, and its folder synced. So whatever a
-// process was doing when it died, Latest finds the newest pair that is whole,
-// and says what it passed over. Older checkpoints are removed only after that.
+// digest of the adapter file and a checksum of itself; each file is written by
+// package atomicfile. So whatever a process was doing when it died, Latest finds
+// the newest pair that is whole, and says what it passed over. Older checkpoints
+// are removed only after that. A run may write several series of adapter files;
+// those of one step are committed by one state.
 //
 // A Folder is used by one goroutine at a time.
 package runstate

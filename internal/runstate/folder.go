@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"longship/cache/atomicfile"
@@ -31,40 +31,15 @@ const (
 	stateDir    = "state"
 	adapterExt  = ".safetensors"
 	stateExt    = ".state"
-	previousFmt = "%s.previous-%d" + adapterExt
+	previousFmt = "%s.previous-%d" + adapterExt // of what is in the way of a final adapter
 )
 
 func (f Folder) stateDir() string { return filepath.Join(f.Dir, stateDir) }
 
-// stem is the name of a step's files without the extension.
-func (f Folder) stem(step int) string { return fmt.Sprintf("%s_%09d", f.Name, step) }
-
-// finalName is the file name of the last step's adapter.
-func (f Folder) finalName() string { return f.Name + adapterExt }
-
-func (f Folder) adapterName(step int) string   { return f.stem(step) + adapterExt }
-func (f Folder) path(adapter string) string    { return filepath.Join(f.Dir, adapter) }
-func (f Folder) statePath(step int) string     { return filepath.Join(f.stateDir(), f.stem(step)+stateExt) }
-func (f Folder) stepOfState(name string) int   { return f.stepOf(name, stateExt) }
-func (f Folder) stepOfAdapter(name string) int { return f.stepOf(name, adapterExt) }
-
-// stepOf returns the step in a file name of exactly this run, -1 for any other
-// name: "cat_000000250.safetensors" is of "cat", "cat_v2_000000250.safetensors" is not.
-func (f Folder) stepOf(name, ext string) int {
-	digits, ok := strings.CutPrefix(name, f.Name+"_")
-	if !ok {
-		return -1
-	}
-	digits, ok = strings.CutSuffix(digits, ext)
-	if !ok || len(digits) < 9 {
-		return -1
-	}
-	step, err := strconv.Atoi(digits)
-	if err != nil || f.stem(step)+ext != name {
-		return -1
-	}
-	return step
+func (f Folder) statePath(step int) string {
+	return filepath.Join(f.stateDir(), numbered(f.Name, step, stateExt))
 }
+func (f Folder) stepOfState(file string) int { return stepIn(f.Name, file, stateExt) }
 
 // steps lists the steps that a folder has files of, newest first.
 func steps(dir string, stepOf func(name string) int) ([]int, error) {
@@ -85,9 +60,37 @@ func steps(dir string, stepOf func(name string) int) ([]int, error) {
 	return found, nil
 }
 
+// known returns the run's series: its first, those that its states name, and more.
+func (f Folder) known(more ...AdapterFile) ([]series, error) {
+	found, err := steps(f.stateDir(), f.stepOfState)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{"": true}
+	for _, step := range found {
+		if h, err := headOf(f.statePath(step)); err == nil {
+			for _, file := range h.Files {
+				names[file.Series] = true
+			}
+		}
+	}
+	for _, file := range more {
+		names[file.Series] = true
+	}
+	var all []series
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		all = append(all, f.series(name))
+	}
+	return all, nil
+}
+
 // partials lists the files of this run that were being written when a process died.
-func (f Folder) partials() (paths []string, err error) {
-	for dir, stepOf := range map[string]func(string) int{f.Dir: f.stepOfAdapter, f.stateDir(): f.stepOfState} {
+func (f Folder) partials(all []series) (paths []string, err error) {
+	isAdapter := func(file string) bool {
+		return slices.ContainsFunc(all, func(s series) bool { return s.owns(file) })
+	}
+	isState := func(file string) bool { return f.stepOfState(file) >= 0 }
+	for dir, ours := range map[string]func(string) bool{f.Dir: isAdapter, f.stateDir(): isState} {
 		entries, err := os.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -96,8 +99,7 @@ func (f Folder) partials() (paths []string, err error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			name, ok := strings.CutSuffix(e.Name(), atomicfile.Partial)
-			if ok && (stepOf(name) >= 0 || name == f.finalName()) {
+			if name, ok := strings.CutSuffix(e.Name(), atomicfile.Partial); ok && ours(name) {
 				paths = append(paths, filepath.Join(dir, e.Name()))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -55,8 +56,14 @@ func child(job, output string) int {
 }
 
 func bf16(keep int) SaveOptions {
-	return SaveOptions{Layout: lorafile.ComfyUI, DType: "bf16", Keep: keep}
+	return SaveOptions{Files: []AdapterFile{{Layout: lorafile.ComfyUI, DType: "bf16", Keep: keep}}}
 }
+
+// path is where a file is right in the run's folder.
+func (f Folder) path(file string) string { return filepath.Join(f.Dir, file) }
+
+// adapter is the path of a step's adapter.
+func (f Folder) adapter(step int) string { return f.series("").numbered(step) }
 
 // host is a buffer in ordinary memory.
 type host []byte

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"longship/internal/lorafile"
 	"longship/internal/safetensors"
@@ -32,7 +35,7 @@ type Ignored struct {
 }
 
 // Latest returns the newest checkpoint that is whole, nil if there is none, and
-// what it passed over to find it. Both files are read and checked against their
+// what it passed over to find it. All its files are read and checked against their
 // hashes. A state of a newer version of the program is an error: going on from
 // an older one would throw its work away.
 func (f Folder) Latest(ctx context.Context) (*Checkpoint, []Ignored, error) {
@@ -48,7 +51,7 @@ func (f Folder) Latest(ctx context.Context) (*Checkpoint, []Ignored, error) {
 		c, err := f.check(ctx, step)
 		switch {
 		case err == nil:
-			return c, newer(ignored, c.Step, f), nil
+			return c, newer(ignored, c.Step), nil
 		case errors.Is(err, ErrNewer), ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("%s: %w", f.statePath(step), err)
 		}
@@ -80,12 +83,12 @@ func (f Folder) Peek() (*Checkpoint, error) {
 // checkpoint is what the head of a state tells of it.
 func (f Folder) checkpoint(h head) *Checkpoint {
 	return &Checkpoint{Step: h.Step, Final: h.Final, Adapter: h.Adapter, Counters: h.Counters, Settings: h.Settings,
-		Dataset: h.Dataset, AdapterPath: f.path(h.File), StatePath: f.statePath(h.Step)}
+		Dataset: h.Dataset, AdapterPath: filepath.Join(f.Dir, filepath.Base(h.Files[0].Name)), StatePath: f.statePath(h.Step)}
 }
 
 // halves lists adapter files without a state, and files that were being written.
 func (f Folder) halves() (ignored []Ignored, err error) {
-	adapters, err := steps(f.Dir, f.stepOfAdapter)
+	all, err := f.known()
 	if err != nil {
 		return nil, err
 	}
@@ -93,25 +96,27 @@ func (f Folder) halves() (ignored []Ignored, err error) {
 	if err != nil {
 		return nil, err
 	}
-	has := map[int]bool{}
-	for _, s := range states {
-		has[s] = true
-	}
-	for _, s := range adapters {
-		if !has[s] {
-			ignored = append(ignored, Ignored{Path: f.path(f.adapterName(s)), Why: "it has no state beside it"})
-		}
-	}
-	if _, err := os.Stat(f.path(f.finalName())); err == nil {
-		owner, err := f.finalOwner()
+	for _, s := range all {
+		adapters, err := steps(f.Dir, s.stepOf)
 		if err != nil {
 			return nil, err
 		}
-		if owner < 0 {
-			ignored = append(ignored, Ignored{Path: f.path(f.finalName()), Why: "it has no state beside it"})
+		for _, step := range adapters {
+			if !slices.Contains(states, step) {
+				ignored = append(ignored, Ignored{Path: s.numbered(step), Why: "it has no state beside it"})
+			}
+		}
+		if _, err := os.Stat(s.final()); err == nil {
+			owner, err := f.finalOwner(s)
+			if err != nil {
+				return nil, err
+			}
+			if owner < 0 {
+				ignored = append(ignored, Ignored{Path: s.final(), Why: "it has no state beside it"})
+			}
 		}
 	}
-	partials, err := f.partials()
+	partials, err := f.partials(all)
 	for _, p := range partials {
 		ignored = append(ignored, Ignored{Path: p, Why: "it was not written to its end"})
 	}
@@ -120,16 +125,17 @@ func (f Folder) halves() (ignored []Ignored, err error) {
 
 // newer leaves out adapter files from before a step: their states have been
 // rotated away as they should.
-func newer(ignored []Ignored, step int, f Folder) (out []Ignored) {
+func newer(ignored []Ignored, step int) (out []Ignored) {
 	for _, i := range ignored {
-		if s := f.stepOfAdapter(filepath.Base(i.Path)); s < 0 || s > step {
+		file := strings.TrimSuffix(filepath.Base(i.Path), adapterExt)
+		if n, err := strconv.Atoi(file[strings.LastIndexByte(file, '_')+1:]); err != nil || n > step {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// check reads a pair whole.
+// check reads a checkpoint whole.
 func (f Folder) check(ctx context.Context, step int) (*Checkpoint, error) {
 	file, err := safetensors.Open(f.statePath(step))
 	if err != nil {
@@ -146,38 +152,36 @@ func (f Folder) check(ctx context.Context, step int) (*Checkpoint, error) {
 	if h.Step != step {
 		return nil, fmt.Errorf("it is of step %d", h.Step)
 	}
-	path, err := f.adapterOf(h)
-	if err != nil {
-		return nil, err
-	}
 	c := f.checkpoint(h)
-	c.AdapterPath = path
+	for i, file := range h.Files {
+		path, err := f.find(file, step)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			c.AdapterPath = path
+		}
+	}
 	return c, nil
 }
 
-// whole says whether the adapter file of a state is the one it was saved with.
-func (f Folder) whole(h head) error {
-	_, err := f.adapterOf(h)
-	return err
-}
-
-// adapterOf returns the adapter file of a state: under the name it was saved
-// with, or, for a final one that has made way, under its numbered name.
-func (f Folder) adapterOf(h head) (string, error) {
+// find returns the adapter file that a state of a step commits: under the name
+// it was saved with, or, for a final one that has made way, under its numbered name.
+func (f Folder) find(file savedFile, step int) (string, error) {
+	paths := []string{filepath.Join(f.Dir, filepath.Base(file.Name))}
+	if n := f.series(file.Series).numbered(step); n != paths[0] {
+		paths = append(paths, n)
+	}
 	var faults []error
-	for _, name := range []string{h.File, f.adapterName(h.Step)} {
-		path := f.path(filepath.Base(name))
+	for _, path := range paths {
 		digest, err := lorafile.DigestFile(path)
 		switch {
 		case err != nil:
 			faults = append(faults, err)
-		case digest != h.Digest:
+		case digest != file.Digest:
 			faults = append(faults, fmt.Errorf("%s is not the file that was saved with it", path))
 		default:
 			return path, nil
-		}
-		if name == f.adapterName(h.Step) {
-			break
 		}
 	}
 	return "", errors.Join(faults...)

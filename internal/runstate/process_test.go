@@ -61,7 +61,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	}
 	require.Positive(t, last)
 	save(t, f, bf16(3), last+1)
-	left, err := f.partials()
+	left, err := f.partials([]series{f.series("")})
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

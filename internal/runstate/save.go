@@ -15,33 +15,37 @@ import (
 	"longship/stages/port"
 )
 
-// KeepStates is how many states are kept: the newest, and one before it in case
-// the newest is damaged. A state is several times as large as its adapter file.
-const KeepStates = 2
-
 // ErrNewer: a file was written by a newer version of the program.
 var ErrNewer = errors.New("written by a newer version")
 
 // SaveOptions say how a checkpoint is saved.
 type SaveOptions struct {
+	Files []AdapterFile // at least one, each of another series
+	Final bool          // it is the run's last step
+}
+
+// AdapterFile says how a step's adapter file is written, and how many older
+// ones of its series stay.
+type AdapterFile struct {
+	Series string // "" for the files that have the run's name alone
 	Layout string // lorafile.ComfyUI or lorafile.Diffusers
-	DType  string // of the adapter file
-	Keep   int    // numbered adapter files to keep; 0 keeps all
-	Final  bool   // it is the run's last step
+	DType  string // of the numbers
+	Keep   int    // numbered files to keep; 0 keeps all
 }
 
 // Saved says what a save has done.
 type Saved struct {
-	Adapter string   // path of the adapter file
-	State   string   // path of the state file
-	Bytes   int64    // of both
-	Removed []string // older files that were removed
+	Adapters []string // paths of the adapter files, in the order of SaveOptions.Files
+	State    string   // path of the state file
+	Bytes    int64    // of all
+	Removed  []string // older files that were removed
+	Left     error    // why some that are too old could not be removed; the next save tries again
 }
 
-// Save writes a checkpoint: the adapter file, then the state that commits it,
-// and only then removes what is too old. Where it fails the files of this step
-// are removed and the checkpoints before it stay. It needs no memory beyond one
-// tensor's.
+// Save writes a checkpoint: the adapter files, then the state that commits
+// them, and only then removes what is too old. Where it fails the files of this
+// step are removed and the checkpoints before it stay. It needs no memory beyond
+// one tensor's.
 func (f Folder) Save(ctx context.Context, opt SaveOptions, st *port.State) (Saved, error) {
 	saved, err := f.save(ctx, opt, st)
 	if err != nil {
@@ -54,65 +58,78 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 	if err := os.MkdirAll(f.stateDir(), 0o755); err != nil {
 		return saved, err
 	}
-	if err := f.sweep(); err != nil {
+	if err := f.sweep(opt.Files); err != nil {
 		return saved, err
 	}
-	name := f.adapterName(st.Step)
-	if opt.Final {
-		name = f.finalName()
-	}
-	if old, err := headOf(f.statePath(st.Step)); err == nil && old.File == name && f.whole(old) == nil {
-		return f.saved(name, st.Step)
-	}
-	file := lorafile.Options{Layout: opt.Layout, DType: opt.DType, Name: f.Name}
-	if err := f.room(file, st); err != nil {
+	if err := f.room(opt.Files, st); err != nil {
 		return saved, err
 	}
-	stray := ""
-	if opt.Final {
-		if stray, err = f.retireFinal(st.Step); err != nil {
+	saved.State = f.statePath(st.Step)
+	strays, files, err := f.commit(ctx, opt, st)
+	if err != nil {
+		return saved, err
+	}
+	for i, file := range files {
+		saved.Adapters = append(saved.Adapters, filepath.Join(f.Dir, file.Name))
+		if err := removeTwin(strays[i], file.Digest); err != nil {
 			return saved, err
 		}
 	}
-	h := head{Version: formatVersion, Step: st.Step, Final: opt.Final, File: name,
-		Adapter: st.Adapter, Counters: st.Counters, Settings: st.Settings, Dataset: st.Dataset}
-	err = atomicfile.Write(f.path(name), func(w *os.File) error {
-		h.Digest, err = lorafile.Write(ctx, w, file, st)
-		return err
-	})
-	if err != nil {
-		return saved, err
-	}
-	err = atomicfile.Write(f.statePath(st.Step), func(w *os.File) error { return writeState(ctx, w, h, st) })
-	if err != nil {
-		return saved, errors.Join(err, os.Remove(f.path(name)))
-	}
-	if saved, err = f.saved(name, st.Step); err != nil {
-		return saved, err
-	}
-	if err := removeTwin(stray, h.Digest); err != nil {
-		return saved, err
-	}
-	saved.Removed, err = f.rotate(opt.Keep)
-	return saved, err
-}
-
-// saved describes a pair that is on the disk.
-func (f Folder) saved(adapter string, step int) (Saved, error) {
-	saved := Saved{Adapter: f.path(adapter), State: f.statePath(step)}
-	for _, path := range []string{saved.Adapter, saved.State} {
+	for _, path := range append([]string{saved.State}, saved.Adapters...) {
 		info, err := os.Stat(path)
 		if err != nil {
 			return saved, err
 		}
 		saved.Bytes += info.Size()
 	}
+	saved.Removed, saved.Left = f.rotate(opt.Files, st.Step)
 	return saved, nil
 }
 
+// commit writes the adapter files and the state that commits them; where it
+// fails no file of this step stays. strays are the files that had to make way
+// for them, "" for none.
+func (f Folder) commit(ctx context.Context, opt SaveOptions, st *port.State) (strays []string, files []savedFile, err error) {
+	defer func() {
+		for _, file := range files {
+			if err != nil {
+				err = errors.Join(err, os.Remove(filepath.Join(f.Dir, file.Name)))
+			}
+		}
+	}()
+	for _, file := range opt.Files {
+		s, stray := f.series(file.Series), ""
+		path := s.numbered(st.Step)
+		if opt.Final {
+			path = s.final()
+			if stray, err = f.retireFinal(s, st.Step); err != nil {
+				return nil, files, err
+			}
+		}
+		saved := savedFile{Series: file.Series, Name: filepath.Base(path)}
+		how := lorafile.Options{Layout: file.Layout, DType: file.DType, Name: s.name}
+		err = atomicfile.Write(path, func(w *os.File) error {
+			saved.Digest, err = lorafile.Write(ctx, w, how, st)
+			return err
+		})
+		if err != nil {
+			return nil, files, err
+		}
+		strays, files = append(strays, stray), append(files, saved)
+	}
+	h := head{Version: formatVersion, Step: st.Step, Final: opt.Final, Files: files,
+		Adapter: st.Adapter, Counters: st.Counters, Settings: st.Settings, Dataset: st.Dataset}
+	err = atomicfile.Write(f.statePath(st.Step), func(w *os.File) error { return writeState(ctx, w, h, st) })
+	return strays, files, err
+}
+
 // sweep removes what a process that died left half written.
-func (f Folder) sweep() error {
-	partials, err := f.partials()
+func (f Folder) sweep(files []AdapterFile) error {
+	all, err := f.known(files...)
+	if err != nil {
+		return err
+	}
+	partials, err := f.partials(all)
 	for _, p := range partials {
 		err = errors.Join(err, os.Remove(p))
 	}
@@ -122,11 +139,15 @@ func (f Folder) sweep() error {
 // errNoRoom: the disk has too little room for a checkpoint.
 var errNoRoom = errors.New("too little disk space")
 
-// room finds out beforehand whether the disk has room for both files.
-func (f Folder) room(opt lorafile.Options, st *port.State) error {
-	need, err := lorafile.Size(opt, st)
-	if err != nil {
-		return err
+// room finds out beforehand whether the disk has room for all files.
+func (f Folder) room(files []AdapterFile, st *port.State) error {
+	var need int64
+	for _, file := range files {
+		n, err := lorafile.Size(lorafile.Options{Layout: file.Layout, DType: file.DType}, st)
+		if err != nil {
+			return err
+		}
+		need += n
 	}
 	for _, n := range tensorsOf(st) {
 		need += n.t.Bytes() + 200
@@ -155,24 +176,23 @@ func (f Folder) advise(err error) error {
 
 // retireFinal makes way for a new final adapter: one of another step gets its
 // numbered name, one that belongs to no state a name of its own, stray.
-func (f Folder) retireFinal(step int) (stray string, err error) {
-	final := f.path(f.finalName())
-	if _, err := os.Stat(final); errors.Is(err, os.ErrNotExist) {
+func (f Folder) retireFinal(s series, step int) (stray string, err error) {
+	if _, err := os.Stat(s.final()); errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	} else if err != nil {
 		return "", err
 	}
-	owner, err := f.finalOwner()
+	owner, err := f.finalOwner(s)
 	if err != nil || owner == step {
 		return "", err
 	}
 	if owner >= 0 {
-		return "", os.Rename(final, f.path(f.adapterName(owner)))
+		return "", os.Rename(s.final(), s.numbered(owner))
 	}
 	for n := 1; ; n++ {
-		stray = f.path(fmt.Sprintf(previousFmt, f.Name, n))
+		stray = filepath.Join(f.Dir, fmt.Sprintf(previousFmt, s.name, n))
 		if _, err := os.Lstat(stray); errors.Is(err, os.ErrNotExist) {
-			return stray, os.Rename(final, stray)
+			return stray, os.Rename(s.final(), stray)
 		}
 	}
 }
@@ -189,50 +209,23 @@ func removeTwin(stray string, saved lorafile.Digest) error {
 	return os.Remove(stray)
 }
 
-// finalOwner returns the step whose state says that the final adapter is its
-// own, -1 if none does.
-func (f Folder) finalOwner() (int, error) {
+// finalOwner returns the step whose state says that the final adapter of a
+// series is its own, -1 if none does.
+func (f Folder) finalOwner(s series) (int, error) {
 	found, err := steps(f.stateDir(), f.stepOfState)
 	if err != nil {
 		return -1, err
 	}
 	for _, step := range found {
 		h, err := headOf(f.statePath(step))
-		if err == nil && h.File == f.finalName() && f.whole(h) == nil {
-			return step, nil
+		if err != nil {
+			continue
+		}
+		for _, file := range h.Files {
+			if path, err := f.find(file, step); err == nil && path == s.final() {
+				return step, nil
+			}
 		}
 	}
 	return -1, nil
-}
-
-// rotate removes what is older than the newest `keep` adapter files, and than
-// the newest KeepStates states (fewer where fewer adapter files are kept). Only
-// files of exactly this run's names are touched, never the final one.
-func (f Folder) rotate(keep int) (removed []string, err error) {
-	adapters, err := steps(f.Dir, f.stepOfAdapter)
-	if err != nil {
-		return nil, err
-	}
-	states, err := steps(f.stateDir(), f.stepOfState)
-	if err != nil {
-		return nil, err
-	}
-	keepStates := KeepStates
-	var old []string
-	if keep > 0 {
-		keepStates = min(keep, KeepStates)
-		for _, step := range adapters[min(keep, len(adapters)):] {
-			old = append(old, f.path(f.adapterName(step)))
-		}
-	}
-	for _, step := range states[min(keepStates, len(states)):] {
-		old = append(old, f.statePath(step))
-	}
-	for _, path := range old {
-		if err := os.Remove(path); err != nil {
-			return removed, err
-		}
-		removed = append(removed, filepath.Base(path))
-	}
-	return removed, nil
 }

@@ -24,7 +24,7 @@ func TestSaveAndLatest(t *testing.T) {
 	require.Empty(t, ignored)
 
 	saved := save(t, f, bf16(0), 250)
-	require.Equal(t, filepath.Join(f.Dir, "cat_000000250.safetensors"), saved.Adapter)
+	require.Equal(t, filepath.Join(f.Dir, "cat_000000250.safetensors"), saved.Adapters[0])
 	require.Equal(t, filepath.Join(f.Dir, "state", "cat_000000250.state"), saved.State)
 	require.Positive(t, saved.Bytes)
 	save(t, f, bf16(0), 500)
@@ -50,7 +50,7 @@ func TestFilesAreReproducible(t *testing.T) {
 	for i := range files {
 		f := In(t.TempDir(), "cat")
 		saved := save(t, f, bf16(0), 3)
-		for _, path := range []string{saved.Adapter, saved.State} {
+		for _, path := range []string{saved.Adapters[0], saved.State} {
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			files[i] = append(files[i], data...)
@@ -59,15 +59,98 @@ func TestFilesAreReproducible(t *testing.T) {
 	require.True(t, bytes.Equal(files[0], files[1]))
 }
 
-func TestSavedStepIsLeft(t *testing.T) {
+// A step that an earlier process saved is saved anew, whatever is left of it:
+// its settings may have been others, and its state may be damaged.
+func TestSavedStepIsSavedAnew(t *testing.T) {
 	f := In(t.TempDir(), "cat")
-	first := save(t, f, bf16(0), 3)
-	before, err := os.Stat(first.State)
+	save(t, f, bf16(0), 2)
+	saved := save(t, f, bf16(0), 3)
+	data, err := os.ReadFile(saved.State)
 	require.NoError(t, err)
-	require.Equal(t, first, save(t, f, bf16(0), 3))
-	after, err := os.Stat(first.State)
+	data[len(data)-100] ^= 1
+	require.NoError(t, os.WriteFile(saved.State, data, 0o644))
+	c, _ := newest(t, f)
+	require.Equal(t, 2, c.Step)
+	save(t, f, bf16(0), 3)
+	c, ignored := newest(t, f)
+	require.Empty(t, ignored)
+	requireState(t, c)
+}
+
+// What a run that went on from an older checkpoint finds of later steps does not
+// count among what it keeps.
+func TestLaterStepsDoNotCount(t *testing.T) {
+	f := In(t.TempDir(), "cat")
+	save(t, f, bf16(0), 2)
+	save(t, f, bf16(0), 8)
+	require.NoError(t, os.Truncate(f.statePath(8), 100))
+	for step := 4; step <= 6; step++ {
+		saved := save(t, f, bf16(1), step)
+		require.FileExists(t, saved.Adapters[0])
+		c, _ := newest(t, f)
+		require.Equal(t, step, c.Step)
+	}
+	require.NoFileExists(t, f.adapter(5))
+	require.NoFileExists(t, f.statePath(5))
+	require.FileExists(t, f.adapter(8))
+}
+
+// Two series of one run are saved together, are one checkpoint, and are rotated
+// each by its own count.
+func TestSeries(t *testing.T) {
+	f := In(t.TempDir(), "cat")
+	plain := AdapterFile{Layout: lorafile.ComfyUI, DType: "bf16", Keep: 2}
+	other := AdapterFile{Series: "wide", Layout: lorafile.Diffusers, DType: "fp32", Keep: 0}
+	for step := 1; step <= 5; step++ {
+		opt := SaveOptions{Files: []AdapterFile{plain}, Final: step == 5}
+		if step%2 == 1 {
+			opt.Files = append(opt.Files, other)
+		}
+		save(t, f, opt, step)
+	}
+	require.ElementsMatch(t, []string{"cat_000000003.safetensors", "cat_000000004.safetensors", "cat.safetensors",
+		"cat-wide_000000001.safetensors", "cat-wide_000000003.safetensors", "cat-wide.safetensors"}, adapters(t, f))
+	for file, name := range map[string]string{"cat.safetensors": "cat", "cat-wide.safetensors": "cat-wide"} {
+		s, err := safetensors.Open(f.path(file))
+		require.NoError(t, err)
+		require.Equal(t, name, s.Metadata["ss_output_name"])
+		require.NoError(t, s.Close())
+	}
+	c, ignored := newest(t, f)
+	require.Empty(t, ignored)
+	require.Equal(t, 5, c.Step)
+	require.Equal(t, f.path("cat.safetensors"), c.AdapterPath)
+
+	// A checkpoint without one of its files is none.
+	require.NoError(t, os.Remove(f.path("cat-wide.safetensors")))
+	c, ignored = newest(t, f)
+	require.Equal(t, 4, c.Step)
+	require.Len(t, ignored, 1, "%v", ignored)
+
+	// Where the second cannot be written the first does not stay.
+	before := adapters(t, f)
+	st := stateAt(6)
+	st.Memory = &failing{reads: len(st.Params) + 2}
+	_, err := f.Save(t.Context(), SaveOptions{Files: []AdapterFile{plain, other}}, st)
+	require.ErrorContains(t, err, "the device is lost")
+	require.ElementsMatch(t, before, adapters(t, f))
+
+	require.NoError(t, os.WriteFile(f.path("cat-wide_000000009.safetensors.partial"), nil, 0o644))
+	save(t, f, SaveOptions{Files: []AdapterFile{plain}}, 6)
+	require.NoFileExists(t, f.path("cat-wide_000000009.safetensors.partial"))
+}
+
+// adapters lists the adapter files of a run.
+func adapters(t *testing.T, f Folder) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(f.Dir)
 	require.NoError(t, err)
-	require.True(t, os.SameFile(before, after))
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), adapterExt) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // A flipped bit anywhere in a pair makes the pair no pair, and the one before
@@ -77,7 +160,7 @@ func TestFlippedBit(t *testing.T) {
 	save(t, f, bf16(0), 1)
 	saved := save(t, f, bf16(0), 2)
 	rapid.Check(t, func(rt *rapid.T) {
-		path := rapid.SampledFrom([]string{saved.Adapter, saved.State}).Draw(rt, "file")
+		path := rapid.SampledFrom([]string{saved.Adapters[0], saved.State}).Draw(rt, "file")
 		data, err := os.ReadFile(path)
 		require.NoError(rt, err)
 		defer os.WriteFile(path, bytes.Clone(data), 0o644)
@@ -103,11 +186,11 @@ func TestHalvesAreIgnored(t *testing.T) {
 		want  string
 	}{
 		"no state":         {func(t *testing.T, f Folder) { require.NoError(t, os.Remove(f.statePath(2))) }, "no state beside it"},
-		"no adapter":       {func(t *testing.T, f Folder) { require.NoError(t, os.Remove(f.path(f.adapterName(2)))) }, "no such file"},
+		"no adapter":       {func(t *testing.T, f Folder) { require.NoError(t, os.Remove(f.adapter(2))) }, "no such file"},
 		"cut state":        {func(t *testing.T, f Folder) { require.NoError(t, os.Truncate(f.statePath(2), 100)) }, "safetensors"},
 		"empty state":      {func(t *testing.T, f Folder) { require.NoError(t, os.Truncate(f.statePath(2), 0)) }, "too few"},
 		"another's state":  {func(t *testing.T, f Folder) { require.NoError(t, os.Rename(f.statePath(1), f.statePath(2))) }, "it is of step 1"},
-		"adapter as state": {func(t *testing.T, f Folder) { require.NoError(t, os.Rename(f.path(f.adapterName(1)), f.statePath(2))) }, "no state of a run"},
+		"adapter as state": {func(t *testing.T, f Folder) { require.NoError(t, os.Rename(f.adapter(1), f.statePath(2))) }, "no state of a run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := In(t.TempDir(), "cat")
@@ -159,7 +242,7 @@ func TestRotation(t *testing.T) {
 		save(t, f, bf16(3), step)
 	}
 	for step := 1; step <= 5; step++ {
-		require.Equal(t, step > 2, exists(f.path(f.adapterName(step))), "adapter %d", step)
+		require.Equal(t, step > 2, exists(f.adapter(step)), "adapter %d", step)
 		require.Equal(t, step > 3, exists(f.statePath(step)), "state %d", step)
 	}
 	for _, name := range foreign {
@@ -180,14 +263,14 @@ func TestFinal(t *testing.T) {
 	final.Final = true
 	save(t, f, bf16(2), 5)
 	saved := save(t, f, final, 10)
-	require.Equal(t, f.path("cat.safetensors"), saved.Adapter)
+	require.Equal(t, f.path("cat.safetensors"), saved.Adapters[0])
 	c, ignored := newest(t, f)
 	require.Empty(t, ignored)
 	require.True(t, c.Final)
 	requireState(t, c)
 
 	// More steps: the old final file gets its number, and its state still finds it.
-	old, err := os.ReadFile(saved.Adapter)
+	old, err := os.ReadFile(saved.Adapters[0])
 	require.NoError(t, err)
 	save(t, f, final, 20)
 	moved, err := os.ReadFile(f.path("cat_000000010.safetensors"))
@@ -299,7 +382,7 @@ func tree(t testing.TB, dir string) (paths []string) {
 
 func TestRestoreRefuses(t *testing.T) {
 	f := In(t.TempDir(), "cat")
-	save(t, f, SaveOptions{Layout: lorafile.Diffusers, DType: "fp16"}, 4)
+	save(t, f, SaveOptions{Files: []AdapterFile{{Layout: lorafile.Diffusers, DType: "fp16"}}}, 4)
 	c, _ := newest(t, f)
 	st := stateAt(0)
 	st.Params[0].Value = f32([]int{3, 4}, 0)

@@ -33,12 +33,18 @@ type head struct {
 	Version  int              `json:"version"`
 	Step     int              `json:"step"`
 	Final    bool             `json:"final"` // the run's last step, when it was saved
-	File     string           `json:"file"`  // the adapter file of this step
-	Digest   lorafile.Digest  `json:"digest"`
+	Files    []savedFile      `json:"files"` // the adapter files of this step
 	Adapter  port.Adapter     `json:"adapter"`
 	Counters map[string]int64 `json:"counters"`
 	Settings []port.Setting   `json:"settings"`
 	Dataset  []string         `json:"dataset"`
+}
+
+// savedFile is an adapter file that a state commits.
+type savedFile struct {
+	Series string          `json:"series"`
+	Name   string          `json:"name"`
+	Digest lorafile.Digest `json:"digest"`
 }
 
 // fileTypes are the types of tensors as safetensors calls them.
@@ -147,6 +153,9 @@ func readHead(f *safetensors.File) (h head, err error) {
 	}
 	if h.Version > formatVersion {
 		return head{}, fmt.Errorf("%w: it has format %d, this program reads %d", ErrNewer, h.Version, formatVersion)
+	}
+	if len(h.Files) == 0 {
+		return head{}, fmt.Errorf("it names no adapter file")
 	}
 	return h, nil
 }

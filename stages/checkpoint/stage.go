@@ -20,24 +20,32 @@ func Factory() pipeline.Factory {
 		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
 			s := &stage{set: set, cfg: cfg.(*Config)}
 			s.state = pipeline.NewBorrow[*port.State]("state", s.wants)
-			return s, nil
+			return s, join(s)
 		},
 	}
 }
 
 type stage struct {
-	set   pipeline.Settings
-	cfg   *Config
-	state *pipeline.Borrow[*port.State]
+	set    pipeline.Settings
+	cfg    *Config
+	state  *pipeline.Borrow[*port.State]
+	group  *group
+	series string // what its files are called beside the run's name
 }
 
 func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.state} }
 
-// wants says whether to save at a step: every so many, the last, and the one
+// due says whether to save at a step: every so many, the last, and the one
 // at which the run stops. Before the first step there is nothing to save.
+func (s *stage) due(at pipeline.Moment) bool {
+	now := s.cfg.Every > 0 && at.Step%s.cfg.Every == 0
+	return at.Step > 0 && (now || at.Last || at.Stop)
+}
+
+// wants says whether it is this stage that saves at a step.
 func (s *stage) wants(at pipeline.Moment) bool {
-	due := s.cfg.Every > 0 && at.Step%s.cfg.Every == 0
-	return at.Step > 0 && (due || at.Last || at.Stop)
+	due := s.group.due(at)
+	return len(due) > 0 && due[0] == s
 }
 
 // Check sees whether the run's files can be written.
@@ -72,24 +80,34 @@ func (s *stage) Run(ctx context.Context) error {
 	}
 }
 
+// save saves for every stage that is due.
 func (s *stage) save(ctx context.Context, folder *runstate.Run, st *port.State, at pipeline.Moment) error {
 	start := time.Now()
-	saved, err := folder.Save(ctx, runstate.SaveOptions{
-		Layout: s.cfg.Layout, DType: s.cfg.DType, Keep: s.cfg.Keep, Final: at.Last,
-	}, st)
+	due := s.group.due(at)
+	saved, err := folder.Save(ctx, options(due, at.Last), st)
 	if err != nil {
 		return err
 	}
 	took := time.Since(start).Seconds()
-	s.set.Log.Debug("saved", "step", st.Step, "file", saved.Adapter, "bytes", saved.Bytes, "seconds", took)
 	for _, name := range saved.Removed {
 		s.set.Log.Debug("removed an older file", "file", name)
 	}
-	s.set.Env.Emit(ctx, pipeline.Event{Event: "saved", Stage: s.set.ID, Data: map[string]any{
-		"step": st.Step, "file": saved.Adapter, "state": saved.State, "bytes": saved.Bytes, "seconds": took, "final": at.Last,
-	}})
-	if at.Last || at.Stop {
-		s.set.Summarise("saved", saved.Adapter)
+	if saved.Left != nil {
+		s.set.Log.Warn("an older checkpoint cannot be removed", "error", saved.Left)
+	}
+	for i, other := range due {
+		other.saved(ctx, saved, saved.Adapters[i], at, took)
 	}
 	return nil
+}
+
+// saved tells of the stage's file of a checkpoint.
+func (s *stage) saved(ctx context.Context, saved runstate.Saved, adapter string, at pipeline.Moment, took float64) {
+	s.set.Log.Debug("saved", "step", at.Step, "file", adapter, "bytes", saved.Bytes, "seconds", took)
+	s.set.Env.Emit(ctx, pipeline.Event{Event: "saved", Stage: s.set.ID, Data: map[string]any{
+		"step": at.Step, "file": adapter, "state": saved.State, "bytes": saved.Bytes, "seconds": took, "final": at.Last,
+	}})
+	if at.Last || at.Stop {
+		s.set.Summarise("saved", adapter)
+	}
 }

@@ -214,7 +214,7 @@ func (tr trial) run(t testing.TB) course {
 	val := stagetest.Collect[port.Validation]("validation")
 	borrow := stagetest.BorrowAt("state", tr.saveAt, func(st *port.State, at pipeline.Moment) error {
 		c.states, c.at = append(c.states, snap(st)), append(c.at, at)
-		_, err := folder.Save(context.Background(), runstate.SaveOptions{Layout: "comfyui", DType: "fp32", Keep: 9, Final: at.Last}, st)
+		_, err := folder.Save(context.Background(), runstate.SaveOptions{Files: []runstate.AdapterFile{{Layout: "comfyui", DType: "fp32", Keep: 9}}, Final: at.Last}, st)
 		return err
 	})
 	opts := []stagetest.Option{stagetest.Dir(tr.dir), stagetest.Head("name: trial\n" + tr.head), tr.source.feed(from), steps, val, borrow}
