@@ -55,3 +55,10 @@ func TestConstantHasNoWarmup(t *testing.T) {
 	c.LRScheduler = optim.ConstantWithWarmup
 	require.NoError(t, c.Validate())
 }
+
+func TestOneTrainStage(t *testing.T) {
+	reg, err := pipeline.NewRegistry(Factory())
+	require.NoError(t, err)
+	_, err = reg.Parse([]byte("stages:\n  - train\n  - train: {id: b}\n"), pipeline.Options{File: "p.yaml"})
+	require.EqualError(t, err, "p.yaml:3:5: stage b: stage train trains already, and a run makes one adapter: give this one a pipeline of its own")
+}

@@ -22,6 +22,9 @@ func Factory() pipeline.Factory {
 		Summary: "trains a LoRA adapter of FLUX.2 on batches, step by step",
 		Default: func() any { return Default() },
 		New: func(set pipeline.Settings, cfg any) (pipeline.Stage, error) {
+			if err := alone(set); err != nil {
+				return nil, err
+			}
 			return &stage{
 				set: set, cfg: *cfg.(*Config),
 				batches:    pipeline.NewIn[*port.Batch]("batches", pipeline.Single()),
@@ -31,6 +34,16 @@ func Factory() pipeline.Factory {
 			}, nil
 		},
 	}
+}
+
+// alone refuses a second train stage: a run has one adapter, one position and
+// one row of checkpoints.
+func alone(set pipeline.Settings) error {
+	first, err := pipeline.Shared(context.Background(), set.Env, "train stage", func(context.Context) (string, error) { return set.ID, nil })
+	if err == nil && first != set.ID {
+		err = fmt.Errorf("stage %s trains already, and a run makes one adapter: give this one a pipeline of its own", first)
+	}
+	return err
 }
 
 type stage struct {
