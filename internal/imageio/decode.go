@@ -60,6 +60,19 @@ func (h Header) decodeBytes() int64 {
 	return perPixel * int64(h.Width) * int64(h.Height)
 }
 
+// endReader notes that more was asked for than there is: decoders have words of
+// their own for a file that ends inside the picture.
+type endReader struct {
+	io.Reader
+	passed bool
+}
+
+func (r *endReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.passed = r.passed || n == 0 && err == io.EOF
+	return n, err
+}
+
 // decode runs the format's decoder and colour conversion. The decoders are
 // other people's code at foreign bytes, so a panic is an error of the file.
 func (h Header) decode(r io.ReaderAt, size int64) (ras raster, err error) {
@@ -69,7 +82,8 @@ func (h Header) decode(r io.ReaderAt, size int64) (ras raster, err error) {
 		}
 	}()
 	section := io.NewSectionReader(r, 0, size)
-	in := bufio.NewReaderSize(section, 64<<10)
+	whole := &endReader{Reader: section}
+	in := bufio.NewReaderSize(whole, 64<<10)
 	var m image.Image
 	switch h.Format {
 	case PNG:
@@ -87,7 +101,7 @@ func (h Header) decode(r io.ReaderAt, size int64) (ras raster, err error) {
 	case TIFF:
 		m, err = tiff.Decode(section)
 	}
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if err == io.EOF || err == io.ErrUnexpectedEOF || err != nil && whole.passed {
 		err = ErrTruncated
 	}
 	if err != nil {

@@ -1,7 +1,11 @@
 package imageio
 
 import (
+	"bytes"
 	"errors"
+	"image"
+	"image/jpeg"
+	"image/png"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +48,29 @@ func TestCheckRegular(t *testing.T) {
 		err := CheckRegular(mode)
 		if (says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v", mode, err)
+		}
+	}
+}
+
+// A file that ends too early says so, whatever its format's decoder calls it.
+func TestTruncated(t *testing.T) {
+	var whole bytes.Buffer
+	picture := image.NewGray(image.Rect(0, 0, 64, 64))
+	for i := range picture.Pix {
+		picture.Pix[i] = byte(i * i)
+	}
+	for name, encode := range map[string]func() error{
+		"JPEG": func() error { return jpeg.Encode(&whole, picture, nil) },
+		"PNG":  func() error { return png.Encode(&whole, picture) },
+	} {
+		whole.Reset()
+		if err := encode(); err != nil {
+			t.Fatal(err)
+		}
+		cut := whole.Bytes()[:whole.Len()*2/3]
+		_, err := Decode(bytes.NewReader(cut), int64(len(cut)), AlphaDrop)
+		if !errors.Is(err, ErrTruncated) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
