@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"io"
+	"reflect"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -43,6 +44,33 @@ func (f Factory) Ports() ([]PortInfo, error) {
 		return nil, inStage(f.Type, err)
 	}
 	return Describe(s), nil
+}
+
+// KeyInfo describes a key of a config, or of a pipeline's head.
+type KeyInfo struct {
+	Path    string // below the stage's config, "network.rank"
+	Default any
+	Doc     string // of the `doc` tag
+}
+
+// Keys describes the keys of the stage's config, in its order; a struct is
+// described by the keys in it.
+func (f Factory) Keys() []KeyInfo { return keysOf(reflect.ValueOf(f.Default()).Elem(), "") }
+
+// HeadKeys describes the keys above `stages:`. The default of name is that of
+// the file.
+func HeadKeys() []KeyInfo { return keysOf(reflect.ValueOf(defaultHead("")), "") }
+
+func keysOf(v reflect.Value, place string) (keys []KeyInfo) {
+	for _, f := range fieldsOf(v.Type()) {
+		value := v.FieldByIndex(f.index)
+		if value.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(value, place+f.key+".")...)
+			continue
+		}
+		keys = append(keys, KeyInfo{Path: place + f.key, Default: value.Interface(), Doc: f.doc})
+	}
+	return keys
 }
 
 // Starve connects every input of a stage to a source that never sends and never

@@ -13,7 +13,8 @@ import (
 // as faults of the wiring. Descriptions come from the fields' `doc` tags, limits
 // from their `jsonschema` tags.
 func (r *Registry) Schema() ([]byte, error) {
-	root := configSchema(&head{Device: "auto", VRAM: "auto", Output: "output", Seed: 42})
+	h := defaultHead("")
+	root := configSchema(&h)
 	root.Version = jsonschema.Version
 	root.Title = "Longship pipeline"
 	root.Properties.Set("stages", r.stagesSchema())

@@ -128,7 +128,7 @@ func (a *app) cacheGC() *cobra.Command {
 				}
 				if f.json {
 					return printJSON(a.out, map[string]any{"tensors": r.Tensors, "bytes": r.Bytes, "files": r.Files, "facts": r.Facts,
-						"set_aside": r.Aside, "damaged": keys(r.Damaged), "disk_before": r.Before, "disk_after": r.After})
+						"set_aside": append([]string{}, r.Aside...), "damaged": keys(r.Damaged), "disk_before": r.Before, "disk_after": r.After})
 				}
 				fmt.Fprintf(a.out, "%s: removed %d tensors of %s, %d records of files, %d facts, %d folders set aside; %s on disk, %s before\n",
 					s.Dir(), r.Tensors, humanize.IBytes(uint64(r.Bytes)), r.Files, r.Facts, len(r.Aside), humanize.IBytes(uint64(r.After)), humanize.IBytes(uint64(r.Before)))

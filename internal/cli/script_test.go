@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code, "jsonlines": jsonLines, "hold": hold, "interrupt": interrupt, "flip": flip, "cut": cut,
+			"code": code, "jsonlines": jsonLines, "json": isJSON, "hold": hold, "interrupt": interrupt, "flip": flip, "cut": cut,
 		},
 	})
 }
@@ -79,6 +79,12 @@ func jsonLines(ts *testscript.TestScript, _ bool, args []string) {
 			}
 		}
 	}
+}
+
+// json FILE requires that a file is JSON.
+func isJSON(ts *testscript.TestScript, _ bool, args []string) {
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
 }
 
 // hold FOLDER keeps a cache open in another process than the script's programs.

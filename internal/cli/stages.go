@@ -74,10 +74,39 @@ func (a *app) describeStage(f pipeline.Factory) error {
 		t.AppendRow(table.Row{p.Name, p.Direction, p.Type, strings.Join(p.Needs, ", "), strings.Join(p.Adds, ", ")})
 	}
 	t.Render()
-	b, err := yaml.Marshal(map[string]any{f.Type: f.Default()})
+	return a.printConfig(f)
+}
+
+// printConfig prints the defaults of a stage as YAML, with what each key means.
+func (a *app) printConfig(f pipeline.Factory) error {
+	docs := map[string]string{}
+	for _, k := range f.Keys() {
+		docs[k.Path] = k.Doc
+	}
+	var defaults yaml.Node
+	if err := defaults.Encode(f.Default()); err != nil {
+		return fmt.Errorf("defaults of %s: %w", f.Type, err)
+	}
+	comment(&defaults, "", docs)
+	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: f.Type}, &defaults}})
 	if err != nil {
 		return fmt.Errorf("defaults of %s: %w", f.Type, err)
 	}
 	_, err = fmt.Fprintf(a.out, "\n%s", b)
 	return err
+}
+
+// comment puts the descriptions of keys behind their values.
+func comment(n *yaml.Node, place string, docs map[string]string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if value.Kind == yaml.MappingNode {
+			comment(value, place+key.Value+".", docs)
+			continue
+		}
+		if value.Kind == yaml.SequenceNode {
+			value.Style = yaml.FlowStyle
+		}
+		value.LineComment = docs[place+key.Value]
+	}
 }

@@ -65,7 +65,7 @@ type EMA struct {
 
 // Network is the adapter to train.
 type Network struct {
-	Type        string   `yaml:"type" jsonschema:"enum=lora"`
+	Type        string   `yaml:"type" jsonschema:"enum=lora" doc:"kind of adapter"`
 	Rank        int      `yaml:"rank" doc:"inner width of the adapter"`
 	Alpha       float64  `yaml:"alpha" doc:"the adapter's output is scaled by alpha/rank; 0 is alpha = rank"`
 	Linear      int      `yaml:"linear" doc:"ai-toolkit's name of rank; 0 leaves rank as it is"`
