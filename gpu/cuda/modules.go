@@ -1,0 +1,94 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"gorgonia.org/cu"
+)
+
+// module is one file of PTX, compiled by the driver for the card when the
+// device is opened.
+type module struct {
+	name  string // file, for errors
+	ptx   string
+	needs int // compute capability it is for, 80 for 8.0; skipped on cards below
+}
+
+// modules are the PTX files. Symbols are unique over all of them; where a later
+// one repeats a symbol of an earlier one, the later one is taken (code for newer
+// cards comes after the code for all).
+var modules = []module{}
+
+var (
+	ptxVersion = regexp.MustCompile(`(?m)^\.version (\d+)\.(\d+)`)
+	ptxEntry   = regexp.MustCompile(`(?m)^\s*(?:\.visible )?\.entry (\w+)\(`)
+)
+
+// ptxNeeds is the CUDA version a driver must support to compile a PTX version,
+// and the first driver that does. Source: PTX ISA, release notes.
+var ptxNeeds = map[string]struct {
+	cuda   int
+	driver string
+}{
+	"7.8": {11080, "520"},
+	"8.0": {12000, "525"},
+	"8.1": {12010, "530"},
+}
+
+// suits says why the kernels cannot run on this card with this driver, nil where they can.
+func (d *Device) suits() error {
+	capability := d.capability()
+	if capability < minCapability {
+		return fmt.Errorf("compute capability %s, the kernels need %d.%d (RTX 30 series, A100) or newer", d.info.Libraries["compute"], minCapability/10, minCapability%10)
+	}
+	have := cu.Version()
+	for _, m := range modules {
+		if m.needs > capability {
+			continue
+		}
+		v := ptxVersion.FindStringSubmatch(m.ptx)
+		if v == nil {
+			return fmt.Errorf("%s has no .version", m.name)
+		}
+		need, ok := ptxNeeds[v[1]+"."+v[2]]
+		if !ok {
+			return fmt.Errorf("%s is PTX %s.%s, which this program does not know", m.name, v[1], v[2])
+		}
+		if have < need.cuda {
+			return fmt.Errorf("the driver supports CUDA %s, the kernels need %s: install driver %s or newer", cudaVersion(have), cudaVersion(need.cuda), need.driver)
+		}
+	}
+	return nil
+}
+
+// capability is the card's compute capability, 80 for 8.0.
+func (d *Device) capability() int {
+	digits := regexp.MustCompile(`\D`).ReplaceAllString(d.info.Libraries["compute"], "")
+	n, _ := strconv.Atoi(digits) // two or three digits, as describe wrote them
+	return n
+}
+
+// loadModules compiles the PTX and finds its functions.
+func (d *Device) loadModules() error {
+	for _, m := range modules {
+		if m.needs > d.capability() {
+			continue
+		}
+		mod, err := cu.LoadData(m.ptx)
+		if err != nil {
+			return fmt.Errorf("compile %s: %w", m.name, explain(err))
+		}
+		for _, e := range ptxEntry.FindAllStringSubmatch(m.ptx, -1) {
+			fn, err := mod.Function(e[1])
+			if err != nil {
+				return fmt.Errorf("%s: function %s: %w", m.name, e[1], explain(err))
+			}
+			d.functions[e[1]] = &function{name: e[1], handle: fn}
+		}
+	}
+	return nil
+}
