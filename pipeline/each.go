@@ -71,15 +71,8 @@ func (e *rejected) Unwrap() error { return e.err }
 // and names the item. ErrDone from fn, an output nobody wants, ends it with nil.
 // A message is acked when fn is done with it.
 func Each[T any](ctx context.Context, set Settings, in *In[T], fn func(ctx context.Context, v T) error) error {
-	recvCtx, stopRecv := context.WithCancel(ctx)
+	recvCtx, stopRecv := set.Env.UntilStopped(ctx)
 	defer stopRecv()
-	go func() {
-		select {
-		case <-set.Env.Stopping():
-			stopRecv()
-		case <-recvCtx.Done():
-		}
-	}()
 	var d delivery[T]
 	var item string
 	handle, err := middlewares(set, &item, func(m *message.Message) ([]*message.Message, error) {
@@ -90,9 +83,11 @@ func Each[T any](ctx context.Context, set Settings, in *In[T], fn func(ctx conte
 	}
 	for n := 1; ; n++ {
 		d, err = in.next(recvCtx)
-		switch {
-		case err == io.EOF || set.Env.Stopped() && ctx.Err() == nil:
+		switch stopped := set.Env.Stopped() && ctx.Err() == nil; {
+		case err == io.EOF, err != nil && stopped:
 			return nil
+		case stopped:
+			return d.discard()
 		case err != nil:
 			return err
 		}

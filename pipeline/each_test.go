@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,32 @@ func TestItemName(t *testing.T) {
 	}{{named{"x.png"}, "x.png"}, {sample{}, "sample 3"}, {&weights{}, "boxes 3"}} {
 		if got := itemName(c.v, &port{name: "boxes"}, 3); got != c.want {
 			t.Errorf("%T is called %q, want %q", c.v, got, c.want)
+		}
+	}
+}
+
+// A handle that comes when the run is to stop is closed, whether Each had taken
+// it or not.
+func TestEachClosesWhatItWillNotUse(t *testing.T) {
+	for range 20 {
+		signals := make(chan os.Signal, 1)
+		sent, w := make(chan struct{}), &weights{}
+		p := with(t, "stages: [probe, probe: {id: reader}]", Options{}, func(s *fake) {
+			in, out := NewIn[*weights]("weights", Optional()), NewOut[*weights]("more", Capacity(1))
+			s.ports = []Port{in, out}
+			s.run = func(ctx context.Context, s *fake) error {
+				if s.set.ID == "probe" {
+					defer close(sent)
+					return out.Send(ctx, w)
+				}
+				<-sent
+				signals <- os.Interrupt
+				<-s.set.Env.Stopping()
+				return Each(ctx, s.set, in, func(context.Context, *weights) error { return errors.New("too late") })
+			}
+		})
+		if _, err := p.Run(context.Background(), RunOptions{Signals: signals}); err != ErrInterrupted || !w.closed {
+			t.Fatalf("error %v, closed %v", err, w.closed)
 		}
 	}
 }

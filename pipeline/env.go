@@ -51,15 +51,21 @@ func Shared[T any](ctx context.Context, env *Env, key string, open func(ctx cont
 // SIGTERM). A stage that does independent items stops after the one in hand
 // and returns nil; train finishes its step, has it saved, and returns; prefetch
 // goes on until train no longer receives. A second signal cancels ctx.
-func (e *Env) Stopping() <-chan struct{} { return e.rt.stopping() }
+func (e *Env) Stopping() <-chan struct{} { return e.rt.stopping().Done() }
 
 // Stopped says whether Stopping is closed.
-func (e *Env) Stopped() bool {
-	select {
-	case <-e.Stopping():
-		return true
-	default:
-		return false
+func (e *Env) Stopped() bool { return e.rt.stopping().Err() != nil }
+
+// UntilStopped returns a context that ends with ctx and when the user asks the
+// run to stop: for work that is not worth finishing then, such as waiting for a
+// folder or loading weights. A stage may return its error: that work was given
+// up on request is no failure.
+func (e *Env) UntilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(e.rt.stopping(), func() { cancel(ErrInterrupted) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
 	}
 }
 

@@ -32,6 +32,14 @@ type delivery[T any] struct {
 	msg *message.Message // acked by whoever is done with v
 }
 
+// discard closes a handle that nobody will use.
+func (d delivery[T]) discard() error {
+	if c, ok := any(d.v).(io.Closer); ok && d.msg == nil {
+		return c.Close()
+	}
+	return nil
+}
+
 // Name returns the port's name.
 func (i *In[T]) Name() string { return i.p.name }
 

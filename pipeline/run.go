@@ -101,7 +101,7 @@ func (r *run) result(start time.Time) *Result {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	res := &Result{
-		Name: r.Env.Name, Started: start, Duration: time.Since(start), Interrupted: rt.stopped,
+		Name: r.Env.Name, Started: start, Duration: time.Since(start), Interrupted: rt.asked != nil && rt.asked.Err() != nil,
 		Summary: slices.Clone(rt.summary), SetAside: slices.Clone(rt.aside),
 	}
 	place := map[string]int{}
@@ -208,11 +208,11 @@ func (r *run) call(ctx context.Context, n *node) (err error) {
 }
 
 // fail keeps the first error and cancels the run. What a stage returns because
-// the run is cancelled is no failure of its own.
+// the run is cancelled, or was asked to stop, is no failure of its own.
 func (r *run) fail(ctx context.Context, n *node, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if (ctx.Err() != nil || r.Env.Stopped()) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrInterrupted)) {
 		return
 	}
 	if r.first != nil || ctx.Err() != nil {

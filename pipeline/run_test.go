@@ -257,6 +257,24 @@ func TestStop(t *testing.T) {
 			}
 		})
 	})
+	t.Run("what is not worth finishing", func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		p := with(t, "stages: [probe]", Options{}, func(s *fake) {
+			s.run = func(ctx context.Context, s *fake) error {
+				wait, cancel := s.set.Env.UntilStopped(ctx)
+				defer cancel()
+				signals <- os.Interrupt
+				<-wait.Done()
+				if cause := context.Cause(wait); cause != ErrInterrupted || ctx.Err() != nil {
+					t.Errorf("cause %v, the run's context %v", cause, ctx.Err())
+				}
+				return fmt.Errorf("load weights: %w", wait.Err())
+			}
+		})
+		if _, err := p.Run(context.Background(), RunOptions{Signals: signals}); err != ErrInterrupted {
+			t.Errorf("error %v", err)
+		}
+	})
 	t.Run("two signals", func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
 		p := with(t, "stages: [probe]", Options{}, func(s *fake) {

@@ -12,9 +12,9 @@ import (
 type runtime struct {
 	mu      sync.Mutex
 	shared  map[string]*sharedValue
-	opened  []io.Closer // in order of opening
-	stop    chan struct{}
-	stopped bool
+	opened  []io.Closer     // in order of opening
+	asked   context.Context // ends when the user asks the run to stop; nil until somebody looks
+	stop    context.CancelFunc
 	events  *Out[Event] // nil outside a run
 	aside   []SetAside
 	summary []SummaryEntry
@@ -95,24 +95,20 @@ func (r *runtime) closeShared() error {
 	return errors.Join(errs...)
 }
 
-func (r *runtime) stopping() chan struct{} {
+// stopping returns the context that ends when the user asks the run to stop.
+func (r *runtime) stopping() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stop == nil {
-		r.stop = make(chan struct{})
+	if r.asked == nil {
+		r.asked, r.stop = context.WithCancel(context.Background())
 	}
-	return r.stop
+	return r.asked
 }
 
-// softStop closes stopping.
+// softStop asks the run to stop.
 func (r *runtime) softStop() {
-	stop := r.stopping()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.stopped {
-		r.stopped = true
-		close(stop)
-	}
+	r.stopping()
+	r.stop()
 }
 
 func (r *runtime) setEvents(out *Out[Event]) {
