@@ -27,9 +27,11 @@ const CountMicroBatches = "micro_batches"
 // lock, finds the newest checkpoint and names in the log what it had to pass
 // over; the run gives the lock free after its stages. The error is a
 // *folderlock.BusyError where another process works on the run, unless Env says
-// to wait for it.
+// to wait for it, which ends when the run is asked to stop.
 func Shared(ctx context.Context, env *pipeline.Env) (*Run, error) {
 	return pipeline.Shared(ctx, env, "runstate", func(ctx context.Context) (*Run, error) {
+		ctx, cancel := env.UntilStopped(ctx)
+		defer cancel()
 		return open(ctx, In(env.Output, env.Name), env.Wait, hclog.FromContext(ctx).Named("resume"))
 	})
 }

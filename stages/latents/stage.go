@@ -109,7 +109,9 @@ func (s *stage) findVAE(ctx context.Context, store *cache.Store) (source, error)
 	if err != nil {
 		return source{}, err
 	}
-	ks, err := newKeys(ctx, store, files, s.cfg.options())
+	wait, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
+	ks, err := newKeys(wait, store, files, s.cfg.options())
 	if err != nil {
 		return source{}, errors.Join(err, files.Close())
 	}
@@ -123,12 +125,14 @@ func (s *stage) lease(ctx context.Context, files *vae.Files, sizes []port.Bucket
 	if err != nil {
 		return nil, err
 	}
-	release, err := budget.Acquire(ctx, s.set.ID, files.EncoderBytes(s.cfg.Tile, sides(sizes)...))
+	wait, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
+	release, err := budget.Acquire(wait, s.set.ID, files.EncoderBytes(s.cfg.Tile, sides(sizes)...))
 	if err != nil {
 		return nil, err
 	}
 	before := hostmem.Release()
-	enc, err := files.Encoder(ctx, dev, s.cfg.Tile)
+	enc, err := files.Encoder(wait, dev, s.cfg.Tile)
 	if err != nil {
 		release()
 		return nil, err

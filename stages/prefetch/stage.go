@@ -32,7 +32,7 @@ func Factory() pipeline.Factory {
 			return &stage{
 				set: set, cfg: *cfg.(*Config),
 				samples: pipeline.NewIn[port.Sample]("samples", pipeline.Needs("latent", "text")),
-				weights: pipeline.NewIn[*memory.WeightSet]("weights"),
+				weights: pipeline.NewIn[*memory.WeightSet]("weights", pipeline.Single()),
 				batches: pipeline.NewOut[*port.Batch]("batches", pipeline.Capacity(stagedAhead)),
 			}, nil
 		},
@@ -66,7 +66,7 @@ func (s *stage) Run(ctx context.Context) error {
 		return fmt.Errorf("receive weights: %w", err)
 	}
 	s.onClose(set.Close)
-	if s.set.Env.Stopped() {
+	if s.set.Env.Stopped() || s.unwanted() {
 		return nil
 	}
 	if len(train) == 0 {
@@ -77,13 +77,25 @@ func (s *stage) Run(ctx context.Context) error {
 		return err
 	}
 	src, st, slots, err := s.prepare(ctx, set, train, validation)
-	if err != nil {
+	if err != nil || s.set.Env.Stopped() {
 		return err
 	}
 	return s.serve(ctx, src, st, slots, newOrder(s.set.Env.Seed, train, s.cfg.BatchSize), resume.MicroBatches())
 }
 
+// unwanted says whether train takes no batch: the run is finished.
+func (s *stage) unwanted() bool {
+	select {
+	case <-s.batches.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// drain takes all samples.
 func (s *stage) drain(ctx context.Context) (train, validation []*port.Sample, err error) {
+	seen := map[string]bool{}
 	for {
 		sample, err := s.samples.Recv(ctx)
 		if errors.Is(err, io.EOF) {
@@ -92,6 +104,10 @@ func (s *stage) drain(ctx context.Context) (train, validation []*port.Sample, er
 		if err != nil {
 			return nil, nil, err
 		}
+		if seen[sample.ID] {
+			return nil, nil, fmt.Errorf("sample %s comes twice: it is in two of the sources; give their datasets different ids", sample.ID)
+		}
+		seen[sample.ID] = true
 		if sample.Validation {
 			validation = append(validation, &sample)
 		} else {
@@ -103,12 +119,17 @@ func (s *stage) drain(ctx context.Context) (train, validation []*port.Sample, er
 // prepare takes the device and loads everything that stays for the whole run.
 func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, validation []*port.Sample) (*source, *stager, []*slot, error) {
 	fail := func(err error) (*source, *stager, []*slot, error) { return nil, nil, nil, err }
+	ctx, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
 	cfg, err := flux2.ParseConfig(set.Config)
 	if err != nil {
 		return fail(err)
 	}
 	w := widths{latent: cfg.InChannels, text: cfg.TextDim}
 	all := append(append([]*port.Sample{}, train...), validation...)
+	if err := w.fit(all); err != nil {
+		return fail(err)
+	}
 	stores, err := s.openCaches(ctx, all)
 	if err != nil {
 		return fail(err)

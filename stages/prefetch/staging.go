@@ -17,6 +17,19 @@ import (
 // widths are the last dimensions of a batch's tensors.
 type widths struct{ latent, text int }
 
+// fit says whether the model can be trained on the samples' tensors.
+func (w widths) fit(samples []*port.Sample) error {
+	for _, s := range samples {
+		if sh := s.Latent.Shape; len(sh) != 3 || sh[0] != w.latent {
+			return fmt.Errorf("sample %s: its latent has the shape %v and the transformer takes %d channels: the autoencoder is another model's", s.ID, sh, w.latent)
+		}
+		if sh := s.Text.Shape; len(sh) != 2 || sh[1] != w.text {
+			return fmt.Errorf("sample %s: its text embedding has the shape %v and the transformer takes rows of %d: the text encoder is another model's, or `layers` names too many states or too few", s.ID, sh, w.text)
+		}
+	}
+	return nil
+}
+
 // slot is the memory of one staged batch: pinned host memory that is filled
 // from the cache, and device memory that it is copied to.
 type slot struct {

@@ -36,28 +36,17 @@ type stage struct {
 
 func (s *stage) Ports() []pipeline.Port { return []pipeline.Port{s.out} }
 
-var errStopped = errors.New("stopped on request")
-
+// Run gives up at once where the user asks the run to stop: weights that are
+// not ready are made again from the start.
 func (s *stage) Run(ctx context.Context) error {
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-s.set.Env.Stopping():
-			cancel(errStopped)
-		case <-work.Done():
-		}
-	}()
+	work, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
 	set, err := s.prepare(work)
-	if errors.Is(context.Cause(work), errStopped) {
-		if set != nil {
-			err = set.Close()
-		}
-		s.set.Log.Info("stopped on request before the weights were ready")
-		return ignoreCancelled(err)
-	}
 	if err != nil {
 		return err
+	}
+	if s.set.Env.Stopped() {
+		return set.Close()
 	}
 	if err := s.out.Send(ctx, set); err != nil {
 		err = errors.Join(err, set.Close())
@@ -67,13 +56,6 @@ func (s *stage) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-func ignoreCancelled(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // Check finds the transformer and looks at its config and headers.

@@ -165,7 +165,9 @@ func (s *stage) findTower(ctx context.Context, store *cache.Store) (source, erro
 	if err != nil {
 		return source{}, err
 	}
-	ks, err := newKeys(ctx, store, m.files, m.prompts, m.opt)
+	wait, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
+	ks, err := newKeys(wait, store, m.files, m.prompts, m.opt)
 	if err != nil {
 		return source{}, errors.Join(err, m.files.Close())
 	}
@@ -182,7 +184,9 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := budget.Acquire(ctx, s.set.ID, bytes)
+	wait, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
+	release, err := budget.Acquire(wait, s.set.ID, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +198,7 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 		}
 		s.set.Log.Warn("caption is too long: its end is cut off; raise max_length or shorten it", "caption", caption, "tokens_cut", cut, "max_length", m.opt.MaxLength)
 	}
-	enc, err := m.load(ctx, dev, func(done, total int64) {
+	enc, err := m.load(wait, dev, func(done, total int64) {
 		s.set.Progress(ctx, int(done), int(total), "bytes of text encoder")
 	})
 	if err != nil {

@@ -80,6 +80,10 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("receive the first batch: %w", err)
 	}
+	if s.set.Env.Stopped() { // there is nothing new to save yet
+		first.Release(nil)
+		return nil
+	}
 	return s.train(ctx, run.Checkpoint, first)
 }
 
