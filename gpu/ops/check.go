@@ -22,9 +22,14 @@ func (c *check) that(ok bool, format string, args ...any) {
 	}
 }
 
-// matrix demands a float32 tensor of rows x cols (all dimensions but the last
-// are rows); rows may lie apart.
+// matrix demands an activation of rows x cols (all dimensions but the last are
+// rows): float32, or bfloat16 for devices that have it; the host form is float32
+// alone. Rows may lie apart.
 func (c *check) matrix(name string, t tensor.Tensor, rows, cols int) {
+	if t.DType == tensor.BF16 {
+		c.typed(name, t, tensor.BF16, rows, cols)
+		return
+	}
 	c.typed(name, t, tensor.F32, rows, cols)
 }
 

@@ -1,12 +1,11 @@
+//go:build cuda
+
 package device
 
 import (
-	"errors"
-
 	"longship/gpu"
+	"longship/gpu/cuda"
 )
 
-// openCUDA opens a card. This build has no CUDA, and says so.
-func openCUDA(int) (gpu.Device, error) {
-	return nil, errors.New("this program was built without CUDA (build tag cuda)")
-}
+// openCUDA opens a card.
+func openCUDA(index int) (gpu.Device, error) { return cuda.Open(index) }
