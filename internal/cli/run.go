@@ -109,10 +109,7 @@ func (a *app) run(ctx context.Context, file string, f runFlags) error {
 	if _, err := p.Check(ctx); err != nil {
 		return err
 	}
-	losses, err := losslog.Open(filepath.Join(folder.Dir, "loss.jsonl"))
-	if err != nil {
-		return err
-	}
+	losses := losslog.New(filepath.Join(folder.Dir, "loss.jsonl"))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"longship/cache/atomicfile"
 	"longship/internal/hostmem"
 	"longship/internal/losslog"
 	"longship/pipeline"
@@ -98,11 +99,7 @@ func (s *summary) write(dir, name string, losses *losslog.Log) error {
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("summary: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := atomicfile.WriteBytes(path, append(b, '\n')); err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
 	return nil

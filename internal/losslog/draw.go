@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+
+	"longship/cache/atomicfile"
 )
 
 // Draw writes a PNG of the losses: every step pale, their running mean over 20
@@ -68,19 +70,14 @@ func (l *Log) Draw(path, title string) error {
 	if err != nil {
 		return fmt.Errorf("loss curve: %w", err)
 	}
-	tmp := path + ".tmp"
-	f, err := os.Create(tmp)
+	err = atomicfile.Write(path, func(f *os.File) error {
+		_, err := w.WriteTo(f)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("loss curve: %w", err)
 	}
-	if _, err := w.WriteTo(f); err != nil {
-		f.Close()
-		return fmt.Errorf("loss curve: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("loss curve: %w", err)
-	}
-	return os.Rename(tmp, path)
+	return nil
 }
 
 // smooth returns the mean of the last n points at each point.

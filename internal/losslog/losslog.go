@@ -10,10 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"longship/cache/atomicfile"
 )
 
 // Entry is one line: the loss of a step, or of a validation (Zero is set).
@@ -33,82 +35,84 @@ func Finite(x float64) *float64 {
 	return &x
 }
 
-// Log is the open file.
+// Log is the log of one process.
 type Log struct {
 	path    string
 	entries []Entry
-	fresh   bool // no entry of this process yet
+	whole   bool // the file holds the entries and nothing else
+	loaded  bool
 }
 
-// Open reads what earlier runs left at path. A damaged last line (the run was
-// killed while writing) is dropped.
-func Open(path string) (*Log, error) {
-	l := &Log{path: path, fresh: true}
+// New returns the log at path. The file is read by the first Add: by then the
+// run is this process's, and nobody else writes it.
+func New(path string) *Log { return &Log{path: path} }
+
+// Read returns the entries in a file; none where there is no file. A line that
+// cannot be read is dropped: the last is torn where the run was killed.
+func Read(path string) ([]Entry, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return l, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loss log: %w", err)
 	}
-	r := bufio.NewReader(bytes.NewReader(b))
-	for {
-		line, err := r.ReadBytes('\n')
+	var entries []Entry
+	for line := range bytes.Lines(b) {
 		var e Entry
-		if json.Unmarshal(line, &e) == nil && err == nil {
-			l.entries = append(l.entries, e)
-		}
-		if err == io.EOF {
-			return l, nil
+		if bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &e) == nil {
+			entries = append(entries, e)
 		}
 	}
+	return entries, nil
 }
 
 // Add appends an entry and writes it. The first entry of a process removes
-// every older one at or after its step: the run went back to a checkpoint.
+// every older one at or after its step: the run went back to a checkpoint. After
+// an error the next Add writes what is missing.
 func (l *Log) Add(e Entry) error {
-	if l.fresh {
-		l.fresh = false
-		keep := l.entries[:0]
-		for _, old := range l.entries {
-			if old.Step < e.Step || (old.Step == e.Step && old.Event != e.Event && e.Event == "step") {
-				keep = append(keep, old)
-			}
-		}
-		l.entries = keep
-		if err := l.rewrite(); err != nil {
+	if !l.loaded {
+		old, err := Read(l.path)
+		if err != nil {
 			return err
 		}
+		l.entries = slices.DeleteFunc(old, func(o Entry) bool { return o.Step >= e.Step })
+		l.loaded = true
 	}
 	l.entries = append(l.entries, e)
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
+	write := l.rewrite
+	if l.whole {
+		write = l.appendLast
+	}
+	err := write()
+	if l.whole = err == nil; err != nil {
 		return fmt.Errorf("loss log: %w", err)
 	}
-	b, err := json.Marshal(e)
-	if err == nil {
-		_, err = f.Write(append(b, '\n'))
-	}
-	return errors.Join(err, f.Close())
+	return nil
 }
 
+// appendLast writes the last entry behind the others.
+func (l *Log) appendLast() error {
+	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(json.NewEncoder(f).Encode(l.entries[len(l.entries)-1]), f.Close())
+}
+
+// rewrite writes all entries.
 func (l *Log) rewrite() error {
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-		return fmt.Errorf("loss log: %w", err)
+		return err
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	for _, e := range l.entries {
-		if err := enc.Encode(e); err != nil {
-			return fmt.Errorf("loss log: %w", err)
+	return atomicfile.Write(l.path, func(f *os.File) error {
+		w := bufio.NewWriter(f)
+		enc := json.NewEncoder(w)
+		for _, e := range l.entries {
+			if err := enc.Encode(e); err != nil {
+				return err
+			}
 		}
-	}
-	tmp := l.path + ".tmp"
-	if err := os.WriteFile(tmp, b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("loss log: %w", err)
-	}
-	return os.Rename(tmp, l.path)
+		return w.Flush()
+	})
 }
-
-// Entries returns all entries, oldest first.
-func (l *Log) Entries() []Entry { return l.entries }
