@@ -2,6 +2,8 @@
 // command line over a list of stages: what main.go and a main.go of one's own call.
 package stages
 
+//go:generate go test . -run TestGenerated -update
+
 import (
 	"longship/internal/cli"
 	"longship/pipeline"

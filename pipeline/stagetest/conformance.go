@@ -51,6 +51,26 @@ func Conformance(t *testing.T, f pipeline.Factory, config string, head ...string
 	t.Run("close without run, and twice", func(t *testing.T) {
 		closeTwice(t, alone(t, f, config, t.TempDir(), head))
 	})
+	t.Run("check changes nothing", func(t *testing.T) {
+		dir := t.TempDir()
+		s, env, err := parse(f, config, dir, head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, ok := s.(pipeline.Checker)
+		if !ok {
+			return
+		}
+		before := goleak.IgnoreCurrent()
+		t.Logf("Check returned: %v", c.Check(context.Background()))
+		if err := env.Close(); err != nil {
+			t.Errorf("close what was shared: %v", err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+			t.Errorf("the folder holds %v, error %v; want nothing", entries, err)
+		}
+		goleak.VerifyNone(t, before)
+	})
 	t.Run("an unknown key is refused", func(t *testing.T) {
 		_, _, err := parse(f, config, t.TempDir(), head, "no_such_key")
 		if err == nil || !strings.Contains(err.Error(), `unknown key "no_such_key"`) {
