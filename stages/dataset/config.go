@@ -45,8 +45,10 @@ func Default() *Config {
 	}
 }
 
-// maxResolution bounds the resolution: 64 Mi pixels.
-const maxResolution = 8192
+const (
+	maxResolution = 8192    // 64 Mi pixels
+	maxRepeats    = 100_000 // an epoch is kept as a list
+)
 
 // Validate returns every fault.
 func (c *Config) Validate() error {
@@ -66,7 +68,7 @@ func (c *Config) Validate() error {
 	}
 	fault(strings.Trim(c.CaptionExt, ".") == "" || strings.ContainsAny(c.CaptionExt, `/\`), "caption_ext", "%q is not a file ending such as txt", c.CaptionExt)
 	fault(!(c.CaptionDropout >= 0 && c.CaptionDropout <= 1), "caption_dropout_rate", "%v is not a probability from 0 to 1", c.CaptionDropout)
-	fault(c.NumRepeats < 1, "num_repeats", "%d is below 1", c.NumRepeats)
+	fault(c.NumRepeats < 1 || c.NumRepeats > maxRepeats, "num_repeats", "%d is not between 1 and %d", c.NumRepeats, maxRepeats)
 	fault(!(c.LossMultiplier >= 0) || math.IsInf(c.LossMultiplier, 0), "loss_multiplier", "%v is not a weight of 0 or more", c.LossMultiplier)
 	_, err := imageio.ParseAlpha(c.Alpha)
 	fault(err != nil, "alpha", "%v", err)

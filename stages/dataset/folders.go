@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"longship/pipeline"
 )
@@ -16,17 +17,12 @@ type names struct {
 	refs  *references // nil where there are no reference images
 }
 
-// scan walks all folders. Each that cannot be read is a fault at its key.
+// scan walks all folders. Each that cannot be used is a fault at its key.
 func (s *stage) scan(ctx context.Context) (*names, error) {
 	held := s.validationFolder()
-	var skip, controls []string
+	var controls []string
 	for _, p := range s.cfg.ControlPath {
 		controls = append(controls, string(p))
-	}
-	for _, p := range append(controls, held) {
-		if real, err := filepath.EvalSymlinks(p); p != "" && err == nil {
-			skip = append(skip, real)
-		}
 	}
 	n := &names{held: &scan{}}
 	var errs []error
@@ -34,6 +30,21 @@ func (s *stage) scan(ctx context.Context) (*names, error) {
 		if err != nil {
 			errs = append(errs, &pipeline.FieldError{Path: key, Msg: err.Error(), Err: err})
 		}
+	}
+	var skip []string
+	apart := func(key, path string) {
+		real, err := s.apart(path)
+		fault(key, err)
+		skip = append(skip, real)
+	}
+	if held != "" {
+		apart("validation", held)
+	}
+	for _, p := range controls {
+		apart("control_path", p)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	var err error
 	n.train, err = scanFolder(ctx, string(s.cfg.Folder), s.cfg.captionExt(), skip)
@@ -50,6 +61,23 @@ func (s *stage) scan(ctx context.Context) (*names, error) {
 		return nil, err
 	}
 	return n, errors.Join(errs...)
+}
+
+// apart returns the real path of a folder of other images, which is left out
+// where the folder of images is walked: it must not hold that one.
+func (s *stage) apart(path string) (real string, err error) {
+	folder, err := filepath.EvalSymlinks(string(s.cfg.Folder))
+	if err != nil {
+		return "", nil // told where it is walked
+	}
+	if real, err = filepath.EvalSymlinks(path); err != nil {
+		return "", nil
+	}
+	rel, err := filepath.Rel(real, folder)
+	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return "", fmt.Errorf("%s holds the images to train on: name a folder below or beside theirs", shown(path))
+	}
+	return real, nil
 }
 
 // finding is what is known before any image is looked at.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"longship/pipeline"
 	"longship/pipeline/stagetest"
 	"longship/stages/port"
 )
@@ -43,12 +44,31 @@ func TestRunWithoutImages(t *testing.T) {
 	require.Len(t, outcome.SetAside(), 1)
 }
 
-// TestStopSoftly: a stop before the start sends nothing and is no error.
+// Images held for validation are never trained on, so theirs is no folder that
+// the others are in; reference images are no images to train on either.
+func TestFolderInsideAnother(t *testing.T) {
+	dir := folder(t, map[string]string{"all/photos/a.png": picturePNG(32, 32, 1), "all/b.png": picturePNG(32, 32, 2)})
+	for config, key := range map[string]string{
+		"{folder: all/photos, validation: all/photos}":     "validation",
+		"{folder: all/photos, validation: all}":            "validation",
+		"{folder: all/photos, control_path: [all/../all]}": "control_path",
+	} {
+		outcome := stagetest.Try(t, Factory(), config, stagetest.Dir(dir))
+		require.ErrorContains(t, outcome.Err, key+": ", config)
+		require.ErrorContains(t, outcome.Err, "holds the images to train on", config)
+	}
+	got := stagetest.Collect[port.Sample]("samples")
+	stagetest.Run(t, Factory(), "{folder: all, validation: all/photos}", stagetest.Dir(dir), got)
+	require.Equal(t, []string{"dataset/b.png@512", "dataset/validation:a.png@512"}, ids(got.Values))
+}
+
+// TestStopSoftly: a stop before the start is no failure.
 func TestStopSoftly(t *testing.T) {
 	dir := folder(t, map[string]string{"a.png": picturePNG(32, 32, 1)})
 	signals := make(chan os.Signal, 1)
 	signals <- os.Interrupt
-	stagetest.Try(t, Factory(), "{folder: .}", stagetest.Dir(dir), stagetest.Signals(signals), stagetest.Collect[port.Sample]("samples"))
+	outcome := stagetest.Try(t, Factory(), "{folder: .}", stagetest.Dir(dir), stagetest.Signals(signals), stagetest.Collect[port.Sample]("samples"))
+	require.Equal(t, pipeline.ErrInterrupted, outcome.Err)
 }
 
 func TestOneResolutionOrMany(t *testing.T) {
