@@ -60,18 +60,50 @@ func table(t *testing.T, b *strings.Builder, keys []pipeline.KeyInfo) {
 	t.Helper()
 	b.WriteString("| key | default | meaning |\n|---|---|---|\n")
 	for _, k := range keys {
-		var n yaml.Node
-		if err := n.Encode(k.Default); err != nil {
-			t.Fatal(err)
-		}
-		if n.Kind != yaml.ScalarNode {
-			n.Style = yaml.FlowStyle
-		}
-		text, err := yaml.Marshal(&n)
+		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", k.Path, inYAML(t, k.Default), strings.ReplaceAll(k.Doc, "|", `\|`))
+	}
+}
+
+// inYAML is a value as one would write it.
+func inYAML(t *testing.T, v any) string {
+	t.Helper()
+	var n yaml.Node
+	if err := n.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	if n.Kind != yaml.ScalarNode {
+		n.Style = yaml.FlowStyle
+	}
+	text, err := yaml.Marshal(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// A stage's README may tell of its keys in a table: then of all, with their defaults.
+func TestTablesOfKeys(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| `?([^`|]*?)`? \\| .* \\|$")
+	for _, f := range stages.Builtin() {
+		text, err := os.ReadFile(filepath.Join(f.Type, "README.md"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", k.Path, bytes.TrimSpace(text), strings.ReplaceAll(k.Doc, "|", `\|`))
+		_, body, found := strings.Cut(string(text), "| key | default | meaning |")
+		if !found {
+			continue
+		}
+		body, _, _ = strings.Cut(body, "\n\n")
+		told, want := map[string]string{}, map[string]string{}
+		for _, m := range row.FindAllStringSubmatch(body, -1) {
+			told[m[1]] = m[2]
+		}
+		for _, k := range f.Keys() {
+			want[k.Path] = inYAML(t, k.Default)
+		}
+		if d := cmp.Diff(want, told); d != "" {
+			t.Errorf("%s/README.md:\n%s", f.Type, d)
+		}
 	}
 }
 
