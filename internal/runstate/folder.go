@@ -27,6 +27,14 @@ func In(output, name string) Folder {
 	return Folder{Dir: filepath.Join(output, name), Name: name}
 }
 
+// IsRun says whether a folder is a run's, at work or moved aside.
+func IsRun(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, stateDir))
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == folderlock.LockName || filepath.Ext(e.Name()) == stateExt
+	})
+}
+
 const (
 	stateDir    = "state"
 	adapterExt  = ".safetensors"

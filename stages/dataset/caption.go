@@ -33,6 +33,9 @@ func readCaption(path string, isJSON bool) (string, error) {
 		return "", err
 	}
 	text := strings.TrimSpace(decodeText(raw))
+	if strings.ContainsRune(text, 0) {
+		return "", fmt.Errorf("is no text: it has characters of value 0")
+	}
 	if !isJSON || text == "" {
 		return text, nil
 	}

@@ -61,6 +61,9 @@ func TestReadCaptionRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, make([]byte, maxCaption+1), 0o644))
 	_, err = readCaption(path, false)
 	require.ErrorContains(t, err, "more than a caption")
+	require.NoError(t, os.WriteFile(path, []byte("\x00\x01\x02\x03\x04\x00"), 0o644))
+	_, err = readCaption(path, false)
+	require.ErrorContains(t, err, "no text")
 }
 
 func TestFinalCaption(t *testing.T) {

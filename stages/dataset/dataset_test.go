@@ -103,6 +103,8 @@ func TestSamples(t *testing.T) {
 		".d.png":              "hidden",
 		".git/e.png":          "hidden",
 		"_latent_cache/a.png": "a tool's",
+		"output/cat/loss.png": picturePNG(64, 64, 40), "output/cat/state/lock": "",
+		"output/cat.old-1/loss.png": picturePNG(64, 64, 41), "output/cat.old-1/state/cat_000000002.state": "",
 	})
 	s, store := newStage(t, dir, func(c *Config) {
 		c.Resolution, c.TriggerWord, c.CaptionDropout = []int{32, 64}, "ohwx", 0.25

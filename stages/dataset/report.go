@@ -26,6 +26,9 @@ func (s *stage) report(found *finding, samples []port.Sample) {
 	if n := len(found.aside); n > 0 {
 		s.set.Summarise("set aside", n)
 	}
+	if n := found.uncaptioned(); n > 0 {
+		s.set.Summarise("images without a caption", n)
+	}
 	buckets := bucketLines(samples)
 	s.set.Summarise("buckets", buckets)
 	s.set.Log.Info("images read", "used", used, "validation", held, "buckets", buckets)
@@ -38,6 +41,16 @@ func (s *stage) report(found *finding, samples []port.Sample) {
 func (f *finding) held() (n int) {
 	for _, p := range f.pictures {
 		if p.validation {
+			n++
+		}
+	}
+	return n
+}
+
+// uncaptioned counts the pictures whose caption is empty, defaults applied.
+func (f *finding) uncaptioned() (n int) {
+	for _, p := range f.pictures {
+		if p.text == "" {
 			n++
 		}
 	}

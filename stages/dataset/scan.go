@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"longship/internal/imageio"
+	"longship/internal/runstate"
 )
 
 // found is an image file before it is looked at.
@@ -37,9 +38,9 @@ type fault struct {
 var pruned = map[string]bool{"_controls_": true, "_latent_cache": true, "_t_e_cache": true}
 
 // scanFolder finds the images of a folder and of the folders in it. Hidden
-// entries, tools' folders and those in skip (real paths) are left out. Links to
-// folders are followed, and each folder is read once, so that links in a circle
-// end.
+// entries, tools' folders, those of runs, which hold loss curves, and those in
+// skip (real paths) are left out. Links to folders are followed, and each folder
+// is read once, so that links in a circle end.
 func scanFolder(ctx context.Context, root, captionExt string, skip []string) (*scan, error) {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -68,7 +69,7 @@ func (w *walker) folder(path, real, rel string) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	if w.seen[real] {
+	if w.seen[real] || rel != "" && runstate.IsRun(path) {
 		return nil
 	}
 	w.seen[real] = true

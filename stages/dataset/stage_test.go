@@ -33,6 +33,7 @@ func TestRun(t *testing.T) {
 	require.EqualValues(t, 3, summary["images used"])
 	require.EqualValues(t, 1, summary["images for validation"])
 	require.EqualValues(t, 1, summary["set aside"])
+	require.EqualValues(t, 3, summary["images without a caption"])
 	require.Equal(t, "32x32: 4, 48x48: 1, 48x64: 1, 64x48: 2", summary["buckets"])
 	require.Contains(t, summary["duplicates"], "a.png = c.png")
 }
