@@ -122,19 +122,7 @@ func TestGeneratedSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	generated(t, schema, string(src)+"\n")
-
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(src))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("pipeline.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("pipeline.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := compile(t, src)
 	examples, err := filepath.Glob("../examples/*/*.yaml")
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("%d examples, error %v", len(examples), err)
@@ -155,6 +143,73 @@ func TestGeneratedSchema(t *testing.T) {
 		if err := s.Validate(v); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+func compile(t *testing.T, schema []byte) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("pipeline.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("pipeline.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// What documents show of pipelines keeps to the schema: whole files, lists of
+// stages, and heads.
+func TestPipelinesInDocuments(t *testing.T) {
+	src, err := os.ReadFile(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := compile(t, src)
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	seen := 0
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range blocks.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\r\n", "\n"), -1) {
+			seen++
+			var v any
+			if err := yaml.Unmarshal([]byte(m[1]), &v); err != nil {
+				t.Errorf("%s: %v in\n%s", path, err, m[1])
+				continue
+			}
+			switch part := v.(type) {
+			case []any:
+				v = map[string]any{"stages": part}
+			case map[string]any:
+				if part["stages"] == nil {
+					part["stages"] = []any{map[string]any{"cached": map[string]any{"list": "run/dataset"}}}
+				}
+			}
+			if err := s.Validate(v); err != nil {
+				t.Errorf("%s: %v in\n%s", path, err, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || seen == 0 {
+		t.Errorf("%d blocks of YAML, error %v", seen, err)
 	}
 }
 
