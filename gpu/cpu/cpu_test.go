@@ -35,9 +35,14 @@ func fails(name string, err error) gpu.Kernel {
 	return kernel{name: name, host: func(gpu.Workers) error { return err }}
 }
 
-func open(t testing.TB) *cpu.Device {
+func openBare(t testing.TB) *cpu.Device {
 	d, err := cpu.New()
 	require.NoError(t, err)
+	return d
+}
+
+func open(t testing.TB) *cpu.Device {
+	d := openBare(t)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d
 }

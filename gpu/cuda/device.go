@@ -28,7 +28,8 @@ type Device struct {
 	thread  *thread
 	waiters *waiters
 	blas    *cublaslt.Library
-	sync    bool // wait after each call, to find the one that fails
+	sync    bool  // wait after each call, to find the one that fails
+	others  int64 // bytes of the card that other processes had when it was opened
 
 	functions map[string]*function // fixed from Open on
 
@@ -42,7 +43,7 @@ type Device struct {
 	mu      sync.Mutex
 	closed  bool
 	broken  error
-	history [8]string // the last work, a ring; calls counts all
+	history [8]done // the last work, a ring; calls counts all
 	calls   int
 	buffers map[*buffer]struct{}
 	spare   []workspace
@@ -99,8 +100,9 @@ func (d *Device) open(index int) error {
 	if err := d.suits(); err != nil {
 		return fmt.Errorf("card %d (%s): %w", index, d.info.Name, err)
 	}
+	held := d.heldByOthers()
 	if d.ctx, err = d.card.RetainPrimaryCtx(); err != nil {
-		return fmt.Errorf("card %d (%s) gives no context: %w; another process may hold it or its memory (nvidia-smi shows which)", index, d.info.Name, explain(err))
+		return fmt.Errorf("card %d (%s) gives no context (%s): %w", index, d.info.Name, held, explain(err))
 	}
 	if err := cu.SetCurrentContext(d.ctx); err != nil {
 		return fmt.Errorf("card %d (%s): %w", index, d.info.Name, explain(err))
@@ -143,13 +145,15 @@ func cudaVersion(v int) string { return strconv.Itoa(v/1000) + "." + strconv.Ito
 // supports, cublasLt's version and the compute capability.
 func (d *Device) Info() gpu.Info { return d.info }
 
-// MemInfo returns the card's free and total memory as the driver reports it.
-func (d *Device) MemInfo() (free, total int64, err error) {
-	err = d.thread.call(func() (err error) {
-		free, total, err = cu.MemInfo()
+// MemInfo returns the card's memory as the driver reports it.
+func (d *Device) MemInfo() (gpu.MemInfo, error) {
+	var m gpu.MemInfo
+	err := d.thread.call(func() (err error) {
+		m.Free, m.Total, err = cu.MemInfo()
 		return explain(err)
 	})
-	return free, total, err
+	m.Own = max(m.Total-m.Free-d.others, 0)
+	return m, err
 }
 
 // Close frees the card. It fails, naming them, where streams or buffers are
@@ -217,10 +221,12 @@ func (d *Device) release() error {
 	for _, m := range d.modules {
 		errs = append(errs, m.Unload())
 	}
-	errs = append(errs, d.card.ReleasePrimaryCtx())
 	if d.failed() != nil {
-		return nil // a broken context says the same to every call
+		// Every call has given the error that broke the context. The next Open
+		// shall have a new one, also where a library still holds this.
+		return explain(errors.Join(d.card.ResetPrimaryCtx(), d.card.ReleasePrimaryCtx()))
 	}
+	errs = append(errs, d.card.ReleasePrimaryCtx())
 	for i, err := range errs {
 		errs[i] = explain(err)
 	}

@@ -53,7 +53,7 @@ func (d *Device) outcome(s *stream, err error) error {
 // tells late. Where the environment asks for it, it waits for the work.
 func (d *Device) ran(s *stream, what string) {
 	d.mu.Lock()
-	d.history[d.calls%len(d.history)] = s.name + " " + what
+	d.history[d.calls%len(d.history)] = done{s, what}
 	d.calls++
 	d.mu.Unlock()
 	if d.sync {
@@ -64,11 +64,18 @@ func (d *Device) ran(s *stream, what string) {
 	}
 }
 
+// done is work that the driver has taken.
+type done struct {
+	s    *stream
+	what string
+}
+
 // recent returns the last work, oldest first. The caller holds mu.
 func (d *Device) recent() []string {
 	var names []string
 	for i := max(0, d.calls-len(d.history)); i < d.calls; i++ {
-		names = append(names, d.history[i%len(d.history)])
+		h := d.history[i%len(d.history)]
+		names = append(names, h.s.name+" "+h.what)
 	}
 	return names
 }

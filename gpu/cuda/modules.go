@@ -28,12 +28,15 @@ var (
 	ptxEntry   = regexp.MustCompile(`(?m)^\s*(?:\.visible )?\.entry (\w+)\(`)
 )
 
-// ptxNeeds is the CUDA version a driver must support to compile a PTX version,
-// and the first driver that does. Source: PTX ISA, release notes.
-var ptxNeeds = map[string]struct {
+// ptxNeed is what it takes to compile a version of PTX: the CUDA version that
+// the driver supports, and the first driver that does.
+type ptxNeed struct {
 	cuda   int
 	driver string
-}{
+}
+
+// ptxNeeds is by version. Source: PTX ISA, release notes.
+var ptxNeeds = map[string]ptxNeed{
 	"7.8": {11080, "520"},
 	"8.0": {12000, "525"},
 	"8.1": {12010, "530"},

@@ -56,7 +56,9 @@ func (s *stream) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
-		s.err = s.dev.failed()
+		if err := s.dev.failed(); err != nil {
+			s.err = fmt.Errorf("stream %s: %w", s.name, err)
+		}
 	}
 	return s.err
 }
