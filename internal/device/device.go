@@ -8,7 +8,6 @@ package device
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -37,52 +36,73 @@ func Open(ctx context.Context, env *pipeline.Env) (gpu.Device, *gpu.Budget, erro
 	return s.dev, s.budget, nil
 }
 
+// Use makes dev the device of a run, before any of its stages has asked for
+// one. It stays the caller's, who closes it after the run.
+func Use(ctx context.Context, env *pipeline.Env, dev gpu.Device) error {
+	_, err := pipeline.Shared(ctx, env, "device", func(context.Context) (*shared, error) { return share(env, dev, false) })
+	return err
+}
+
 // shared is closed by the engine.
 type shared struct {
 	dev    gpu.Device
+	ours   bool // to be closed
 	budget *gpu.Budget
 }
 
-func (s *shared) Close() error { return s.dev.Close() }
-
-func open(env *pipeline.Env) (*shared, error) {
-	dev, err := choose(env)
-	if err != nil {
-		return nil, err
+func (s *shared) Close() error {
+	if !s.ours {
+		return nil
 	}
-	total, err := budget(env.VRAM, dev.Info())
-	if err != nil {
-		dev.Close()
-		return nil, err
-	}
-	return &shared{dev: dev, budget: gpu.NewBudget(total)}, nil
+	return s.dev.Close()
 }
 
-// choose opens the device that the settings and the model ask for.
-func choose(env *pipeline.Env) (gpu.Device, error) {
-	name, index, found := strings.Cut(env.Device, ":")
+func open(env *pipeline.Env) (*shared, error) {
+	dev, err := Choose(env.Device, func() (int64, error) { return parameters(env.Model) })
+	if err != nil {
+		return nil, err
+	}
+	s, err := share(env, dev, true)
+	if err != nil {
+		dev.Close()
+	}
+	return s, err
+}
+
+// share takes dev as the device of a run.
+func share(env *pipeline.Env, dev gpu.Device, ours bool) (*shared, error) {
+	total, err := room(env.VRAM, dev)
+	if err != nil {
+		return nil, err
+	}
+	return &shared{dev: dev, ours: ours, budget: gpu.NewBudget(total)}, nil
+}
+
+// Choose opens the device of a name, as Open does; parameters counts the model's.
+func Choose(device string, parameters func() (int64, error)) (gpu.Device, error) {
+	name, index, found := strings.Cut(device, ":")
 	switch {
-	case env.Device == "cpu":
+	case device == "cpu":
 		return cpu.New()
 	case name == "cuda":
 		n := 0
 		if found {
 			var err error
 			if n, err = strconv.Atoi(index); err != nil || n < 0 {
-				return nil, fault("device", "%q: cuda:N needs the number of a card, from 0", env.Device)
+				return nil, fault("device", "%q: cuda:N needs the number of a card, from 0", device)
 			}
 		}
 		dev, err := openCUDA(n)
 		if err != nil {
-			return nil, fault("device", "%s: %w", env.Device, err)
+			return nil, fault("device", "%s: %w", device, err)
 		}
 		return dev, nil
-	case env.Device == "auto" || env.Device == "":
+	case device == "auto" || device == "":
 		dev, why := openCUDA(0)
 		if why == nil {
 			return dev, nil
 		}
-		params, err := parameters(env.Model)
+		params, err := parameters()
 		if err != nil {
 			return nil, err
 		}
@@ -91,27 +111,8 @@ func choose(env *pipeline.Env) (gpu.Device, error) {
 		}
 		return cpu.New()
 	}
-	return nil, fault("device", "%q is not auto, cpu or cuda:N", env.Device)
+	return nil, fault("device", "%q is not auto, cpu or cuda:N", device)
 }
-
-// budget returns the bytes that the stages may take together. A GPU's is its
-// memory less what context and libraries need; the CPU has none unless one is set.
-func budget(vram string, info gpu.Info) (int64, error) {
-	if vram == "auto" || vram == "" {
-		if info.Kind == "cpu" {
-			return math.MaxInt64, nil
-		}
-		return info.TotalBytes - reserved, nil
-	}
-	n, err := humanize.ParseBytes(vram)
-	if err != nil || n == 0 || n > math.MaxInt64 {
-		return 0, fault("vram", "%q is not auto or a size like 23.5GiB", vram)
-	}
-	return int64(n), nil
-}
-
-// reserved is what a CUDA context and cublasLt take of a card beside our memory.
-const reserved = 1 << 30
 
 func fault(key, format string, args ...any) error {
 	return &pipeline.HeadError{Path: key, Err: fmt.Errorf(format, args...)}

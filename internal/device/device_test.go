@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"longship/gpu"
 	"longship/internal/golden"
 	"longship/pipeline"
 )
@@ -55,6 +56,49 @@ func TestOpen(t *testing.T) {
 			require.Same(t, dev, again)
 			require.Same(t, budget, same)
 			require.NoError(t, c.env.Close())
+		})
+	}
+}
+
+// card is a device with memory that others share.
+type card struct {
+	gpu.Discard
+	mem gpu.MemInfo
+}
+
+func (c *card) MemInfo() (gpu.MemInfo, error) { return c.mem, nil }
+
+func TestBudgetOfACard(t *testing.T) {
+	const gib = 1 << 30
+	alone := gpu.MemInfo{Total: 24 * gib, Free: 23 * gib, Own: gib}
+	shared := gpu.MemInfo{Total: 24 * gib, Free: 10 * gib, Own: gib}
+	for name, c := range map[string]struct {
+		vram  string
+		mem   gpu.MemInfo
+		total int64
+		fault string
+	}{
+		"auto":                        {vram: "auto", mem: alone, total: 23*gib - growth},
+		"auto, shared":                {vram: "", mem: shared, total: 10*gib - growth},
+		"auto, full":                  {vram: "auto", mem: gpu.MemInfo{Total: 24 * gib, Own: gib}, total: 0},
+		"a cap":                       {vram: "12GiB", mem: alone, total: 11*gib - growth},
+		"a cap of the whole":          {vram: "24GiB", mem: alone, total: 23*gib - growth},
+		"a cap that others leave":     {vram: "11GiB", mem: shared, total: 10*gib - growth},
+		"a cap that others do not":    {vram: "12GiB", mem: shared, fault: "12GiB: other processes have 13 GiB of the card's 24 GiB; auto, or at most 11 GiB, leaves them that"},
+		"a cap above the card":        {vram: "25GiB", mem: alone, fault: "25GiB is above the card's 24 GiB"},
+		"a cap below what CUDA takes": {vram: "1GiB", mem: alone, fault: "of 1GiB the CUDA context and libraries take 1.3 GiB; more is needed for anything to run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			total, err := room(c.vram, &card{mem: c.mem})
+			if c.fault != "" {
+				var f *pipeline.HeadError
+				require.ErrorAs(t, err, &f)
+				require.Equal(t, "vram", f.Path)
+				require.EqualError(t, f.Err, c.fault)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.total, total)
 		})
 	}
 }
