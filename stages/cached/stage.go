@@ -80,13 +80,5 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, sample := range samples {
-		switch err := s.out.Send(ctx, sample); {
-		case errors.Is(err, pipeline.ErrDone):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	return nil
+	return port.SendAll(ctx, s.out, samples)
 }

@@ -58,15 +58,7 @@ func (s *stage) Run(ctx context.Context) error {
 		return err
 	}
 	s.report(found, samples)
-	for _, sample := range samples {
-		switch err := s.out.Send(ctx, sample); {
-		case errors.Is(err, pipeline.ErrDone):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	return nil
+	return port.SendAll(ctx, s.out, samples)
 }
 
 func (s *stage) listName() string {
