@@ -58,6 +58,24 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Number returns a number of Data, whatever type it travelled as; 0 where there
+// is none.
+func (e Event) Number(key string) float64 {
+	switch v := e.Data[key].(type) {
+	case float64:
+		return v
+	case float32:
+		return float64(v)
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case uint64:
+		return float64(v)
+	}
+	return 0
+}
+
 // plain returns the event with values that every codec knows: an error is its
 // text, a duration its seconds.
 func (e Event) plain() Event {

@@ -41,6 +41,15 @@ func TestEventJSON(t *testing.T) {
 	}
 }
 
+func TestEventNumber(t *testing.T) {
+	ev := Event{Data: map[string]any{"a": 1, "b": int64(2), "c": uint64(3), "d": float32(4), "e": 5.0, "f": "six"}}
+	for key, want := range map[string]float64{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 0, "g": 0} {
+		if got := ev.Number(key); got != want {
+			t.Errorf("%s is %v, want %v", key, got, want)
+		}
+	}
+}
+
 // Observers see every event in order, the last ones included, however slow they
 // are; an event that cannot be encoded fails nothing.
 func TestEvents(t *testing.T) {

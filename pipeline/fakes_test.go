@@ -95,7 +95,9 @@ func (s *fake) Close() error {
 func fakeFactory(typ string, build func(s *fake)) Factory {
 	return Factory{
 		Type: typ, Summary: "a fake " + typ,
-		Default: func() any { return &fakeConfig{LR: 1e-3, Steps: 10, Cache: "cache", Sizes: []int{256}, Network: network{"lora", 16}} },
+		Default: func() any {
+			return &fakeConfig{LR: 1e-3, Steps: 10, Cache: "cache", Sizes: []int{256}, Network: network{"lora", 16}}
+		},
 		New: func(set Settings, cfg any) (Stage, error) {
 			s := &fake{set: set, cfg: cfg.(*fakeConfig)}
 			build(s)

@@ -53,8 +53,8 @@ type phase struct {
 // progressOf returns the phase that a progress event tells of.
 func progressOf(ev pipeline.Event) phase {
 	unit, _ := ev.Data["unit"].(string)
-	done := int(number(ev.Data["done"]))
-	return phase{stage: ev.Stage, unit: unit, done: done, total: int(number(ev.Data["total"])), begun: ev.Time, first: done}
+	done := int(ev.Number("done"))
+	return phase{stage: ev.Stage, unit: unit, done: done, total: int(ev.Number("total")), begun: ev.Time, first: done}
 }
 
 // key tells phases apart.
@@ -99,16 +99,16 @@ func told(ev pipeline.Event) (string, bool) {
 	switch ev.Event {
 	case "validation":
 		return fmt.Sprintf("%s: step %d, validation loss %.4f (predicting zero: %.4f)", ev.Stage,
-			int(number(ev.Data["step"])), number(ev.Data["loss"]), number(ev.Data["zero"])), true
+			int(ev.Number("step")), ev.Number("loss"), ev.Number("zero")), true
 	case "saved":
-		return fmt.Sprintf("%s: step %d, saved %s", ev.Stage, int(number(ev.Data["step"])), shortPath(fmt.Sprint(ev.Data["file"]))), true
+		return fmt.Sprintf("%s: step %d, saved %s", ev.Stage, int(ev.Number("step")), shortPath(fmt.Sprint(ev.Data["file"]))), true
 	}
 	return "", false
 }
 
 // noteOf is what a step event adds to its stage's progress.
 func noteOf(ev pipeline.Event) string {
-	return fmt.Sprintf("loss %.4f, lr %.2g", number(ev.Data["loss"]), number(ev.Data["lr"]))
+	return fmt.Sprintf("loss %.4f, lr %.2g", ev.Number("loss"), ev.Number("lr"))
 }
 
 // jsonLines writes events as JSON lines.

@@ -28,16 +28,16 @@ type observer struct {
 
 func (o *observer) event(ev pipeline.Event) {
 	o.show.event(ev)
-	step, loss := int(number(ev.Data["step"])), losslog.Finite(number(ev.Data["loss"]))
+	step, loss := int(ev.Number("step")), losslog.Finite(ev.Number("loss"))
 	switch ev.Event {
 	case "step":
 		o.trainer = ev.Stage
 		o.steps++
-		o.stepTime += time.Duration(number(ev.Data["s_per_it"]) * float64(time.Second))
-		o.loss(losslog.Entry{Event: ev.Event, Step: step, Loss: loss, LR: number(ev.Data["lr"])})
+		o.stepTime += time.Duration(ev.Number("s_per_it") * float64(time.Second))
+		o.loss(losslog.Entry{Event: ev.Event, Step: step, Loss: loss, LR: ev.Number("lr")})
 	case "validation":
 		o.trainer = ev.Stage
-		e := losslog.Entry{Event: ev.Event, Step: step, Loss: loss, Zero: losslog.Finite(number(ev.Data["zero"]))}
+		e := losslog.Entry{Event: ev.Event, Step: step, Loss: loss, Zero: losslog.Finite(ev.Number("zero"))}
 		if o.first == nil {
 			o.first = &e
 		}
@@ -59,21 +59,4 @@ func (o *observer) loss(e losslog.Entry) {
 		o.broken = true
 		o.log.Warn("the loss curve will be incomplete", "error", err)
 	}
-}
-
-// number reads a number of an event, whatever type it travelled as.
-func number(v any) float64 {
-	switch v := v.(type) {
-	case float64:
-		return v
-	case float32:
-		return float64(v)
-	case int:
-		return float64(v)
-	case int64:
-		return float64(v)
-	case uint64:
-		return float64(v)
-	}
-	return 0
 }
