@@ -30,6 +30,8 @@ type Env struct {
 	Wait   bool   // wait for a folder that another process has (a cache, this run's output) instead of failing
 	Rehash bool   // read files that are known by path, size and times once more
 
+	Profile bool // take the times of the device's streams where that is not done anyway
+
 	rt runtime
 }
 

@@ -77,7 +77,8 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("longship {{.Version}}\n")
-	root.AddCommand(a.runCommand(), a.checkCommand(), a.graphCommand(), a.stagesCommand(), a.cacheCommand(), a.loraCommand())
+	root.AddCommand(a.runCommand(), a.checkCommand(), a.graphCommand(), a.stagesCommand(), a.cacheCommand(), a.loraCommand(),
+		a.benchCommand())
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
 	return root
 }

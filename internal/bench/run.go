@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"gopkg.in/yaml.v3"
+
+	"longship/gpu"
+	"longship/internal/device"
+	"longship/internal/hostmem"
+	"longship/pipeline"
+)
+
+// Options say what is measured.
+type Options struct {
+	Arch      Arch
+	Device    gpu.Device
+	Batch     int // samples in a micro-batch
+	Steps     int // measured steps of a case
+	Warmup    int // steps before them
+	QType     string
+	Outer     string
+	Optimizer string
+	Seed      uint64
+
+	Prefetch, Train pipeline.Factory
+	Log             hclog.Logger
+	OnEvent         func(pipeline.Event) // told what the runs tell; may be nil
+}
+
+// Run measures one case after the other and gives each result to take as it is
+// there. Temporary files are removed.
+func Run(ctx context.Context, o Options, cases []Case, take func(Result) error) error {
+	for _, c := range cases {
+		r, err := o.run(ctx, c)
+		if err != nil {
+			return fmt.Errorf("case %s: %w", c, err)
+		}
+		if err := take(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs the pipeline of one case.
+func (o Options) run(ctx context.Context, c Case) (Result, error) {
+	dir, err := os.MkdirTemp("", "longship-bench-")
+	if err != nil {
+		return Result{}, err
+	}
+	defer os.RemoveAll(dir)
+	reg, err := pipeline.NewRegistry(sourceFactory(o, c.Pixels, filepath.Join(dir, "cache")), o.Prefetch, o.Train)
+	if err != nil {
+		return Result{}, err
+	}
+	text, err := yaml.Marshal(o.pipeline(c, dir))
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := reg.Parse(text, pipeline.Options{Log: o.Log, Dir: dir, File: "bench"})
+	if err != nil {
+		return Result{}, err
+	}
+	p.Env.Profile = true
+	if err := device.Use(ctx, p.Env, o.Device); err != nil {
+		return Result{}, err
+	}
+	w := &watch{opt: o, started: time.Now()}
+	if _, err := p.Run(ctx, pipeline.RunOptions{OnEvent: w.event}); err != nil {
+		return Result{}, err
+	}
+	hostmem.Release()
+	return w.result(c), nil
+}
+
+// pipeline is the pipeline file of a case.
+func (o Options) pipeline(c Case, dir string) map[string]any {
+	type m = map[string]any
+	return m{
+		"name": "bench", "vram": c.Cap, "output": dir, "seed": o.Seed,
+		"stages": []m{
+			{sourceType: m{}},
+			{o.Prefetch.Type: m{"offload": c.Offload, "batch_size": o.Batch}},
+			{o.Train.Type: m{
+				"steps": o.Warmup + o.Steps, "optimizer": o.Optimizer, "validate_every": 0,
+				"network": m{"rank": c.Rank, "alpha": c.Rank},
+			}},
+		},
+	}
+}
