@@ -215,6 +215,9 @@ func (r *run) fail(ctx context.Context, n *node, err error) {
 	if (ctx.Err() != nil || r.Env.Stopped()) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrInterrupted)) {
 		return
 	}
+	if first := (*StageError)(nil); errors.As(r.first, &first) && errors.Is(err, first.Err) {
+		return // the same, told by the stage that lent or borrowed
+	}
 	if r.first != nil || ctx.Err() != nil {
 		r.log.Warn("stage failed while the run was ending", "stage", n.id, "error", err)
 		return

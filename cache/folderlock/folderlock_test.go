@@ -62,3 +62,14 @@ func TestBusyError(t *testing.T) {
 	busy.Holder = folderlock.Holder{PID: 7, Run: "cat", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	require.EqualError(t, busy, `cache /c is in use by process 7 (run "cat", started 2026-01-02 03:04:05); wait for it with --wait`)
 }
+
+func TestWritable(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	require.NoError(t, folderlock.Writable(dir))
+	require.NoError(t, folderlock.Writable(filepath.Join(dir, "to", "be", "made")))
+	require.ErrorContains(t, folderlock.Writable(file), "is a file")
+	require.Error(t, folderlock.Writable(filepath.Join(file, "below")))
+	require.NoDirExists(t, filepath.Join(dir, "to"))
+}

@@ -1,5 +1,5 @@
-// Package cachefill has what the stages that fill the cache share: which
-// tensors are missing, and how values become an entry's bytes. The functions
+// Package cachefill has what the stages that fill the cache share: whether they
+// can have one, which tensors are missing, and how values become an entry's bytes. The functions
 // may be called from any goroutine.
 package cachefill
 
@@ -10,8 +10,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"longship/cache"
+	"longship/cache/folderlock"
 	"longship/internal/dtype"
+	"longship/pipeline"
 )
+
+// Check says, as a fault of the key cache, why a stage cannot have its cache in
+// a folder, as far as that can be seen without writing.
+func Check(dir pipeline.Path) error {
+	if err := folderlock.Writable(string(dir)); err != nil {
+		return &pipeline.FieldError{Path: "cache", Msg: err.Error(), Err: err}
+	}
+	return nil
+}
 
 // Missing returns the indices of the refs that the store does not have, in
 // order, every tensor once. After a crash the store reads tensors to see whether

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"longship/cache/folderlock"
 	"longship/internal/runstate"
 	"longship/pipeline"
 	"longship/stages/port"
@@ -51,7 +52,7 @@ func (s *stage) wants(at pipeline.Moment) bool {
 // Check sees whether the run's files can be written.
 func (s *stage) Check(context.Context) error {
 	env := s.set.Env
-	if err := runstate.In(env.Output, env.Name).Writable(); err != nil {
+	if err := folderlock.Writable(runstate.In(env.Output, env.Name).Dir); err != nil {
 		return &pipeline.HeadError{Path: "output", Err: err}
 	}
 	return nil

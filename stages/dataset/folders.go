@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"longship/internal/cachefill"
 	"longship/pipeline"
 )
 
@@ -94,9 +95,14 @@ func (n *names) finding() *finding {
 // Check walks the folders and counts images by their names.
 func (s *stage) Check(ctx context.Context) error {
 	n, err := s.scan(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.enough(n)
 	}
+	return errors.Join(err, cachefill.Check(s.cfg.Cache))
+}
+
+// enough says whether there are images to train on, as far as names tell.
+func (s *stage) enough(n *names) error {
 	images := len(n.train.images)
 	if images == 0 {
 		return &pipeline.FieldError{Path: "folder", Msg: n.finding().usable(string(s.cfg.Folder)).Error()}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"longship/cache"
+	"longship/internal/cachefill"
 	"longship/internal/device"
 	"longship/internal/hostmem"
 	"longship/internal/modelpath"
@@ -78,7 +79,7 @@ func (s *stage) Check(ctx context.Context) error {
 	if err2 == nil {
 		err2 = files.Close()
 	}
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, cachefill.Check(s.cfg.Cache))
 }
 
 // openVAE finds the autoencoder of the run's model.

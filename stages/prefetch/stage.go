@@ -10,6 +10,7 @@ import (
 	"longship/cache"
 	"longship/gpu"
 	"longship/gpu/memory"
+	"longship/internal/cachefill"
 	"longship/internal/device"
 	"longship/internal/flux2"
 	"longship/internal/rng"
@@ -134,6 +135,9 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 	if err != nil {
 		return fail(err)
 	}
+	if err := present(ctx, stores, all); err != nil {
+		return fail(err)
+	}
 	dev, budget, err := device.Open(ctx, s.set.Env)
 	if err != nil {
 		return fail(err)
@@ -198,6 +202,37 @@ func (s *stage) openCaches(ctx context.Context, samples []*port.Sample) (map[str
 		}
 	}
 	return stores, nil
+}
+
+// present says whether all tensors of the samples are in their caches: that one
+// is missing is better known before the first step than at the step that needs it.
+func present(ctx context.Context, stores map[string]*cache.Store, samples []*port.Sample) error {
+	refs := map[string][]cache.Ref{}
+	of := map[string][]string{} // ids of the samples, beside refs
+	for _, s := range samples {
+		add := func(folder string, ref cache.Ref) {
+			if !ref.IsZero() {
+				refs[folder], of[folder] = append(refs[folder], ref), append(of[folder], s.ID)
+			}
+		}
+		add(s.LatentCache, s.Latent)
+		for _, r := range s.References {
+			add(s.LatentCache, r.Latent)
+		}
+		add(s.TextCache, s.Text)
+		add(s.TextCache, s.TextDropped)
+	}
+	for folder, list := range refs {
+		missing, err := cachefill.Missing(ctx, stores[folder], list)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 {
+			i := missing[0]
+			return fmt.Errorf("%d tensors are not in cache %s any more, the first is %s of sample %s: let latents and textembed make them again", len(missing), folder, list[i], of[folder][i])
+		}
+	}
+	return nil
 }
 
 // load brings the weights to the device and into pinned memory.

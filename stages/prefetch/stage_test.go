@@ -42,3 +42,20 @@ func TestTensorsOfAnotherModel(t *testing.T) {
 	require.ErrorContains(t, w.fit([]*port.Sample{&text}), "its text embedding has the shape [512 64] and the transformer takes rows of 96")
 	require.ErrorContains(t, w.fit([]*port.Sample{&none}), "its text embedding has the shape []")
 }
+
+func TestTensorsThatAreGone(t *testing.T) {
+	store, err := cache.Open(t.Context(), t.TempDir(), cache.Options{})
+	require.NoError(t, err)
+	defer store.Close()
+	ref := func(name string) cache.Ref {
+		return cache.Ref{Kind: "text", Key: cache.NewKey(name).Sum(), DType: "f32", Shape: []int{1, 1}}
+	}
+	require.NoError(t, store.Put(t.Context(), ref("there"), make([]byte, 4)))
+	a := port.Sample{ID: "a", Latent: ref("there"), Text: ref("there"), LatentCache: "x", TextCache: "x"}
+	b := a
+	b.ID, b.TextDropped = "b", ref("gone")
+	stores := map[string]*cache.Store{"x": store}
+	require.NoError(t, present(t.Context(), stores, []*port.Sample{&a}))
+	err = present(t.Context(), stores, []*port.Sample{&a, &b})
+	require.ErrorContains(t, err, "1 tensors are not in cache x any more, the first is "+ref("gone").String()+" of sample b")
+}

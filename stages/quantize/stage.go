@@ -11,6 +11,7 @@ import (
 
 	"longship/cache"
 	"longship/gpu/memory"
+	"longship/internal/cachefill"
 	"longship/internal/modelpath"
 	"longship/internal/weights"
 	"longship/pipeline"
@@ -60,12 +61,13 @@ func (s *stage) Run(ctx context.Context) error {
 
 // Check finds the transformer and looks at its config and headers.
 func (s *stage) Check(context.Context) error {
-	model, err := s.open()
-	if err != nil {
-		return err
+	err := cachefill.Check(s.cfg.Cache)
+	model, err2 := s.open()
+	if err2 != nil {
+		return errors.Join(err, err2)
 	}
 	s.set.Summarise("transformer", fmt.Sprintf("%s, %s parameters", model.Config.Arch(), humanize.SIWithDigits(float64(model.Config.Params()), 1, "")))
-	return model.Close()
+	return errors.Join(err, model.Close())
 }
 
 // open finds the transformer of the run's model.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"longship/cache"
+	"longship/internal/cachefill"
 	"longship/internal/device"
 	"longship/internal/hostmem"
 	"longship/internal/modelpath"
@@ -137,7 +138,7 @@ func (s *stage) Check(ctx context.Context) error {
 	if err2 == nil {
 		err2 = m.files.Close()
 	}
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, cachefill.Check(s.cfg.Cache))
 }
 
 // openModel finds tower and tokenizer of the run's model.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package runstate
+package folderlock
 
 import (
 	"fmt"

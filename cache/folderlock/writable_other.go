@@ -1,6 +1,6 @@
 //go:build !unix
 
-package runstate
+package folderlock
 
 // mayWrite leaves the question to the first write.
 func mayWrite(string) error { return nil }

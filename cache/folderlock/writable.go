@@ -1,4 +1,4 @@
-package runstate
+package folderlock
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Writable says why the run's files cannot be written, as far as that can be
-// seen without writing: the folder, or the nearest above it that is there, must
-// be a folder that this user may write to.
-func (f Folder) Writable() error {
-	for at := f.Dir; ; at = filepath.Dir(at) {
+// Writable says why a folder cannot be taken, as far as that can be seen without
+// writing: it, or the nearest above it that is there, must be a folder that this
+// user may write to.
+func Writable(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at:
