@@ -52,7 +52,7 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	samples, err := s.collect(ctx)
+	samples, err := port.Collect(ctx, s.set, s.in)
 	if err != nil || len(samples) == 0 {
 		return err
 	}
@@ -89,19 +89,6 @@ func (s *stage) openVAE() (*vae.Files, error) {
 		return nil, err
 	}
 	return vae.Open(path)
-}
-
-// collect takes all samples, nil if the user asked the run to stop.
-func (s *stage) collect(ctx context.Context) ([]port.Sample, error) {
-	var samples []port.Sample
-	err := pipeline.Each(ctx, s.set, s.in, func(_ context.Context, sample port.Sample) error {
-		samples = append(samples, sample)
-		return nil
-	})
-	if s.set.Env.Stopped() {
-		return nil, err
-	}
-	return samples, err
 }
 
 // findVAE finds the autoencoder and the keys of what it makes.

@@ -52,7 +52,7 @@ func (s *stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	samples, err := s.collect(ctx)
+	samples, err := port.Collect(ctx, s.set, s.in)
 	if err != nil || len(samples) == 0 {
 		return err
 	}
@@ -81,28 +81,7 @@ func (s *stage) Run(ctx context.Context) error {
 	if err := port.PutSamples(ctx, store, s.set.Env.Name+"/"+s.set.ID, samples); err != nil {
 		return err
 	}
-	for _, sample := range samples {
-		switch err := s.out.Send(ctx, sample); {
-		case errors.Is(err, pipeline.ErrDone):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// collect takes all samples, nil if the user asked the run to stop.
-func (s *stage) collect(ctx context.Context) ([]port.Sample, error) {
-	var samples []port.Sample
-	err := pipeline.Each(ctx, s.set, s.in, func(_ context.Context, sample port.Sample) error {
-		samples = append(samples, sample)
-		return nil
-	})
-	if s.set.Env.Stopped() {
-		return nil, err
-	}
-	return samples, err
+	return port.SendAll(ctx, s.out, samples)
 }
 
 // places are where a sample's captions stand in the list; dropped only where
