@@ -52,6 +52,7 @@ func badImages(t *testing.T, p *project) map[string]string {
 // A folder of images with everything wrong in it is trained on as far as it can
 // be, and the summary says of each other file why not.
 func TestBadImages(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	want := badImages(t, p)
 	named := p.path("photos/not-utf8-\xff\xfe.png")
@@ -89,6 +90,7 @@ func TestBadImages(t *testing.T) {
 
 // A folder that holds nothing usable ends the run with what it does hold.
 func TestNothingUsable(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	require.NoError(t, os.Rename(p.path("photos"), p.path("good")))
 	for name, make := range map[string]func(){

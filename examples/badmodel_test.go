@@ -17,6 +17,7 @@ import (
 // A model that is not whole is refused before training, with the file and the
 // tensor's name, whichever part of it that is.
 func TestBadModel(t *testing.T) {
+	t.Parallel()
 	parts := map[string]string{ // folder of the model to its weights
 		"transformer":  "diffusion_pytorch_model.safetensors",
 		"vae":          "diffusion_pytorch_model.safetensors",

@@ -36,6 +36,7 @@ func short(p *project) func(more ...string) outcome {
 
 // What is known is not encoded again; what is new under an old name is.
 func TestCacheKnowsContents(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	run := short(p)
 	again := func(wantLatents, wantTexts int, why string) {
@@ -99,6 +100,7 @@ func flip(t testing.TB, path string, at int) {
 // A damaged tensor is found, named and made again, and the result is that of a
 // whole one.
 func TestDamagedTensor(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	run := short(p)
 	o := run()
@@ -169,6 +171,7 @@ func valueOf(t testing.TB, dir, key string) (path string, at int) {
 // A flipped byte anywhere in the cache's folder never makes a wrong adapter,
 // and never stops a run.
 func TestDamagedCacheFolder(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	run := short(p)
 	o := run()

@@ -22,6 +22,7 @@ const head = "device: cpu\nmodel: {path: ./model}\nstages:\n"
 // A pipeline that only fills a cache needs no mark, and one that starts from
 // that cache needs neither images nor encoders.
 func TestFromTheCacheAlone(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("fill.yaml", head+`
   - dataset:   {folder: ./photos, resolution: [64], caption_dropout_rate: 0.5, validation: 2}
@@ -58,6 +59,7 @@ func TestFromTheCacheAlone(t *testing.T) {
 // Two datasets are merged where the file says so, and are an error where it
 // does not; what they give can go into caches of their own.
 func TestTwoDatasetsTwoCaches(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	require.NoError(t, os.Mkdir(p.path("more"), 0o755))
 	for _, name := range []string{"cat.jpg", "cat.txt", "brick.jpg"} {
@@ -111,6 +113,7 @@ func TestTwoDatasetsTwoCaches(t *testing.T) {
 // Each command on what the quickstart makes, by its exit code and a word of
 // what it prints.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("faults.yaml", "name: a/b\nstages:\n  - dataset: {foldr: ./photos}\n  - train\n")
 	p.done(quick("pipeline.yaml")...)

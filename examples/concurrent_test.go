@@ -22,6 +22,7 @@ var ownCache = []string{
 // start, over the cache as over the output; with --wait it waits. One that was
 // killed is in nobody's way.
 func TestSecondRun(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	first := p.start(quick("pipeline.yaml", "stages.train.steps=100000")...)
 	first.await(`"event":"step"`)
@@ -58,6 +59,7 @@ func TestSecondRun(t *testing.T) {
 
 // --wait waits for another run's output as well.
 func TestWaitForOutput(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	first := p.start(quick("pipeline.yaml", "stages.train.steps=100000")...)
 	first.await(`"event":"saved"`)

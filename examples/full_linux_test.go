@@ -14,6 +14,7 @@ import (
 // checkpoint before it stays, and with room the same command goes on from there
 // to the adapter of an undisturbed run.
 func TestDiskFullAtASave(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	args := quick("pipeline.yaml", "stages.train.steps=10", "stages.checkpoint.every=1", "stages.checkpoint.keep=0")
 	p.done(append(args, "--set", "output=./undisturbed")...)

@@ -13,6 +13,7 @@ import (
 // levels, and has fallen by more. The run is of one adapter: its last two steps
 // measure the others and the photo again.
 func TestOnePhoto(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	photos, err := filepath.Glob("quickstart/photos/*.jpg")
 	require.NoError(t, err)

@@ -77,6 +77,7 @@ func (s *colours) Run(ctx context.Context) error {
 
 // The quickstart runs with a stage of one's own under the name of a built-in one.
 func TestOwnStage(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	factories := stages.Builtin()
 	for i := range factories {

@@ -69,6 +69,7 @@ type outcome struct {
 	stdout string
 	stderr string
 	took   time.Duration
+	cpu    time.Duration // time of all cores together
 }
 
 // all is everything that was said, for messages.
@@ -142,6 +143,7 @@ func (r *process) wait() outcome {
 	defer r.cancel()
 	err := r.cmd.Wait()
 	o := outcome{code: r.cmd.ProcessState.ExitCode(), stdout: r.stdout.String(), stderr: r.stderr.String(), took: time.Since(r.started)}
+	o.cpu = r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 	if r.ctx.Err() != nil {
 		require.FailNow(r.t, "the program hangs", o.all())
 	}

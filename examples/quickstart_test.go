@@ -5,6 +5,7 @@ import (
 	"image/png"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,16 +16,20 @@ import (
 // minute and a GiB, writes the adapter and the curve, and its validation loss
 // ends at least 40 % below its start and below the loss of predicting zero.
 func TestQuickstart(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	o := p.done("run", "pipeline.yaml", "--json")
 
 	losses := o.events(t, "validation")
 	require.GreaterOrEqual(t, len(losses), 2, o.all())
 	first, last := losses[0], losses[len(losses)-1]
-	t.Logf("validation loss %.4f to %.4f, predicting zero %.4f, in %s", first.number("loss"), last.number("loss"), last.number("zero"), o.took)
+	t.Logf("validation loss %.4f to %.4f, predicting zero %.4f, in %s, %s of all cores", first.number("loss"), last.number("loss"), last.number("zero"), o.took, o.cpu)
 	require.Less(t, last.number("loss"), 0.6*first.number("loss"))
 	require.Less(t, last.number("loss"), last.number("zero"))
 	require.Zero(t, first.number("step"))
+	if !raceDetector {
+		require.Less(t, o.cpu, 2*time.Minute, "a minute on two cores")
+	}
 
 	s := o.summary(t)
 	require.GreaterOrEqual(t, s.number("dataset.images used"), 8.0)

@@ -114,6 +114,7 @@ func whileWriting(pattern string) moment {
 // until it ends, leaves the adapters of an undisturbed run, byte for byte, on
 // any number of cores.
 func TestResumeAfterKill(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	p := newProject(t)
 	seed := uint64(time.Now().UnixNano())
@@ -180,6 +181,7 @@ func TestResumeAfterKill(t *testing.T) {
 // A run that is asked to stop finishes its step, saves it, exits with 130, and
 // goes on from there without a step twice.
 func TestResumeAfterSignal(t *testing.T) {
+	t.Parallel()
 	want := undisturbed(t)
 	p := newProject(t)
 	var steps []int
@@ -203,6 +205,7 @@ func TestResumeAfterSignal(t *testing.T) {
 
 // A signal before training stops the run as well, and what was encoded is kept.
 func TestSignalWhileEncoding(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	r := p.start("run", "pipeline.yaml", "--json", "--set", "stages.dataset.resolution=[128, 256, 384, 512]")
 	r.await(`"unit":"images"`)

@@ -9,6 +9,7 @@ import (
 // Where weights are and what is kept of a pass never changes a result: the
 // adapter has the same bytes. What is to change it does.
 func TestSameAdapterWhereverBytesAre(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	train := func(t *testing.T, more ...string) string {
 		p := &project{t: t, dir: p.dir}
@@ -44,6 +45,7 @@ func TestSameAdapterWhereverBytesAre(t *testing.T) {
 // Updates inside the backward pass, a block at a time, are the same wherever
 // the weights are.
 func TestSameAdapterWithUpdatesInside(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	var want []byte
 	for _, offload := range []string{"0", "0.5", "1"} {

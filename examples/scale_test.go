@@ -17,6 +17,7 @@ import (
 // that want a card which holds one of them at a time. None waits for another
 // that waits for it.
 func TestManySamplesOnASmallCard(t *testing.T) {
+	t.Parallel()
 	samples := 300
 	if os.Getenv("LONGSHIP_LONG") != "" {
 		samples = 10_000

@@ -15,6 +15,7 @@ import (
 
 // What may change between two runs of one name is applied and named.
 func TestChangedSettingsAreNamed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.done(quick("pipeline.yaml")...)
 	o := p.done(quick("pipeline.yaml", "stages.train.steps=6")...)
@@ -34,6 +35,7 @@ func TestChangedSettingsAreNamed(t *testing.T) {
 // What may not change is refused with the way out, and nothing of the run is
 // touched; --restart moves it aside and starts afresh.
 func TestChangedResultIsRefused(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	require.NoError(t, tinymodel.Write(p.path("other"), tinymodel.Dev, tinymodel.Seed+1))
 	p.done(quick("pipeline.yaml")...)
@@ -80,6 +82,7 @@ func requireTree(t *testing.T, want map[string]string, dir string) {
 
 // A finished run that is started again says so, succeeds and changes no file.
 func TestFinishedRun(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.done(quick("pipeline.yaml")...)
 	before, times := tree(t, p.path("output")), changed(t, p.path("output"))
