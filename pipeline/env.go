@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -92,6 +93,28 @@ type Event struct {
 // "bytes of weights"). total 0 means unknown.
 func (s Settings) Progress(ctx context.Context, done, total int, unit string) {
 	s.Env.Emit(ctx, Event{Event: "progress", Stage: s.ID, Data: map[string]any{"done": done, "total": total, "unit": unit}})
+}
+
+// meterPause is the least time between two events of a Meter.
+const meterPause = 200 * time.Millisecond
+
+// Meter returns a function that tells how far a stage is, as Progress does, but
+// a few times a second at the most, and of the end. It may be called as often as
+// one likes, from any goroutine; what comes late is left out.
+func (s Settings) Meter(ctx context.Context, unit string) func(done, total int64) {
+	var mu sync.Mutex
+	var last time.Time
+	var told, of int64
+	return func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		if ends := total > 0 && done >= total; total == of && (done <= told || !ends && now.Sub(last) < meterPause) {
+			return
+		}
+		last, told, of = now, done, total
+		s.Progress(ctx, int(done), int(total), unit)
+	}
 }
 
 // SetAside records that an item cannot be used and why; the run goes on without

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +49,39 @@ func TestEventNumber(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, got, want)
 		}
 	}
+}
+
+// A meter tells the beginning, the end, and little between, whatever order it is
+// told in.
+func TestMeter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		p := with(t, "stages: [probe]", Options{}, func(s *fake) {
+			s.run = func(ctx context.Context, s *fake) error {
+				tell := s.set.Meter(ctx, "images")
+				for _, done := range []int64{1, 2, 3} {
+					tell(done, 9)
+				}
+				time.Sleep(meterPause)
+				for _, done := range []int64{5, 4, 6, 9, 8, 9} {
+					tell(done, 9)
+				}
+				tell(1, 4) // the next round
+				open := s.set.Meter(ctx, "files")
+				open(1, 0)
+				open(2, 0)
+				return nil
+			}
+		})
+		if _, err := p.Run(context.Background(), RunOptions{OnEvent: func(ev Event) {
+			got = append(got, fmt.Sprint(ev.Data["done"], " of ", ev.Data["total"], " ", ev.Data["unit"]))
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if want := "1 of 9 images, 5 of 9 images, 9 of 9 images, 1 of 4 images, 1 of 0 files"; strings.Join(got, ", ") != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
 }
 
 // Observers see every event in order, the last ones included, however slow they

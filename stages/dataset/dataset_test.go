@@ -267,7 +267,7 @@ func TestStopping(t *testing.T) {
 	s, store := newStage(t, dir, nil)
 	stopped := make(chan struct{})
 	close(stopped)
-	r := reader{cfg: s.cfg, store: store, stopping: stopped, progress: func(int) {}}
+	r := reader{cfg: s.cfg, store: store, stopping: stopped, progress: func(int64, int64) {}}
 	_, err := r.read(context.Background(), []found{{path: filepath.Join(dir, "a.png"), rel: "a.png"}})
 	require.ErrorIs(t, err, errStopped)
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,7 +30,7 @@ type reader struct {
 	cfg      *Config
 	store    *cache.Store
 	refs     *references
-	progress func(done int) // may be called from any goroutine
+	progress func(done, total int64) // may be called from any goroutine
 	stopping <-chan struct{}
 }
 
@@ -65,7 +63,7 @@ func (r *reader) read(ctx context.Context, images []found) ([]picture, error) {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				r.progress(int(done.Add(1)))
+				r.progress(done.Add(1), int64(len(images)))
 			}
 		})
 	}
@@ -115,18 +113,4 @@ func (r *reader) referencesOf(ctx context.Context, rel string) ([]port.Reference
 		}
 	}
 	return out, nil
-}
-
-// throttled calls f at most a few times a second, and for the last of total.
-func throttled(total int, f func(done int)) func(done int) {
-	var mu sync.Mutex
-	var last time.Time
-	return func(done int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); done == total || now.Sub(last) > 200*time.Millisecond {
-			last = now
-			f(done)
-		}
-	}
 }

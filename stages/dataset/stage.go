@@ -94,7 +94,7 @@ func (s *stage) find(ctx context.Context, store *cache.Store) (*finding, error) 
 	out := names.finding()
 	images := slices.Concat(names.train.images, names.held.images)
 	r := reader{cfg: s.cfg, store: store, refs: names.refs, stopping: s.set.Env.Stopping()}
-	r.progress = throttled(len(images), func(done int) { s.set.Progress(ctx, done, len(images), "images") })
+	r.progress = s.set.Meter(ctx, "images")
 	all, err := r.read(ctx, images)
 	if err != nil {
 		return nil, err

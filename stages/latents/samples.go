@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"longship/cache"
@@ -48,7 +47,7 @@ var errStopped = errors.New("stopped on request")
 func (s *stage) sender(ctx context.Context, samples []port.Sample, list imageList, store *cache.Store) func(i int, ref cache.Ref, err error) error {
 	var fault, first error
 	var sent []port.Sample
-	var told time.Time
+	progress := s.set.Meter(ctx, "images")
 	return func(i int, ref cache.Ref, err error) error {
 		at := list.of[i]
 		sample := &samples[at.sample]
@@ -62,10 +61,7 @@ func (s *stage) sender(ctx context.Context, samples []port.Sample, list imageLis
 		default:
 			sample.Latent = ref
 		}
-		if now := time.Now(); i+1 == len(list.images) || now.Sub(told) > 200*time.Millisecond {
-			told = now
-			s.set.Progress(ctx, i+1, len(list.images), "images")
-		}
+		progress(int64(i+1), int64(len(list.images)))
 		if !at.last {
 			return nil
 		}

@@ -246,7 +246,7 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet)
 	start := time.Now()
 	streamer, err := memory.NewStreamer(ctx, dev, set, memory.Options{
 		Streamed: streamed, Slots: s.cfg.Ring,
-		Progress: func(done, total int64) { s.set.Progress(ctx, int(done), int(total), "bytes of weights") },
+		Progress: s.set.Meter(ctx, "bytes of weights"),
 	})
 	if err != nil {
 		return nil, err

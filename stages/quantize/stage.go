@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -91,7 +90,7 @@ func (s *stage) prepare(ctx context.Context) (*memory.WeightSet, error) {
 		return nil, err
 	}
 	start := time.Now()
-	f := &file{model: model, store: store, env: s.set.Env, qtype: s.cfg.QType, outer: s.cfg.Outer, log: s.set.Log, progress: s.progress(ctx)}
+	f := &file{model: model, store: store, env: s.set.Env, qtype: s.cfg.QType, outer: s.cfg.Outer, log: s.set.Log, progress: s.set.Meter(ctx, "bytes of weights")}
 	set, how, err := f.get(ctx)
 	if err != nil {
 		return nil, err
@@ -104,23 +103,4 @@ func (s *stage) prepare(ctx context.Context) (*memory.WeightSet, error) {
 	s.set.Summarise("weights", fmt.Sprintf("%s parameters as %s, %s, %s in %.1f s",
 		humanize.SIWithDigits(float64(model.Config.Params()), 1, ""), s.cfg.QType, humanize.IBytes(uint64(bytes)), how, time.Since(start).Seconds()))
 	return set, nil
-}
-
-// progressSteps is how many times at most the progress of one pass is told.
-const progressSteps = 200
-
-// progress returns a function that tells how far the work is, which may be
-// called from any goroutine and as often as one likes.
-func (s *stage) progress(ctx context.Context) func(done, total int64) {
-	var mu sync.Mutex
-	var told, of int64
-	return func(done, total int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		if total == of && done < total && done-told < total/progressSteps {
-			return
-		}
-		told, of = done, total
-		s.set.Progress(ctx, int(done), int(total), "bytes of weights")
-	}
 }

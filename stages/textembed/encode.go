@@ -128,7 +128,7 @@ type work struct {
 	// most once a run.
 	open func(ctx context.Context) (encoder, error)
 	// progress is told how many of the missing embeddings are there; it may be nil.
-	progress func(done, total int)
+	progress func(done, total int64)
 	// stopped says that the work must end after the batch in hand; it may be nil.
 	stopped func() bool
 }
@@ -177,7 +177,7 @@ func (w work) run(ctx context.Context, captions []string) (refs []cache.Ref, n c
 			return nil, n, err
 		}
 		if w.progress != nil {
-			w.progress(n.encoded, len(missing))
+			w.progress(int64(n.encoded), int64(len(missing)))
 		}
 	}
 	return refs, n, nil

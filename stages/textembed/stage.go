@@ -62,7 +62,7 @@ func (s *stage) Run(ctx context.Context) error {
 	}
 	captions, of := listCaptions(samples)
 	w := work{store: store, keys: src.keys, batch: s.cfg.Batch, open: src.open, stopped: s.set.Env.Stopped}
-	w.progress = func(done, total int) { s.set.Progress(ctx, done, total, "captions") }
+	w.progress = s.set.Meter(ctx, "captions")
 	refs, n, err := w.run(ctx, captions)
 	s.set.Summarise("text embeddings encoded", n.encoded)
 	s.set.Summarise("text embeddings found in the cache", n.hits)
