@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"longship/gpu"
+	"longship/gpu/cuda/kernels"
 	"longship/gpu/gputest"
 	"longship/gpu/ops/opstest"
 	"longship/gpu/tensor"
@@ -67,7 +68,7 @@ const testKernels = `
 `
 
 func TestMain(m *testing.M) {
-	modules = append(modules, module{name: "test", ptx: testKernels, needs: 80})
+	modules = append(modules, kernels.Module{Name: "test", PTX: testKernels, Needs: kernels.Needs})
 	goleak.VerifyTestMain(m)
 }
 
@@ -282,8 +283,8 @@ func TestSyncNamesTheKernel(t *testing.T) {
 
 func TestPTXTooNewForTheDriver(t *testing.T) {
 	open(t).Close()
-	defer func(m []module) { modules = m }(modules)
-	modules = append(modules, module{name: "late.ptx", ptx: strings.Replace(testKernels, "7.8", "9.9", 1), needs: 80})
+	defer func(m []kernels.Module) { modules = m }(modules)
+	modules = append(modules, kernels.Module{Name: "late.ptx", PTX: strings.Replace(testKernels, "7.8", "9.9", 1), Needs: kernels.Needs})
 	_, err := Open(0)
 	require.ErrorContains(t, err, "late.ptx is PTX 9.9")
 	ptxNeeds["9.9"] = ptxNeed{99000, "999"}

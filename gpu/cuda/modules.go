@@ -8,20 +8,13 @@ import (
 	"strconv"
 
 	"gorgonia.org/cu"
+
+	"longship/gpu/cuda/kernels"
 )
 
-// module is one file of PTX, compiled by the driver for the card when the
-// device is opened.
-type module struct {
-	name  string // file, for errors
-	ptx   string
-	needs int // compute capability it is for, 80 for 8.0; skipped on cards below
-}
-
-// modules are the PTX files. Symbols are unique over all of them; where a later
-// one repeats a symbol of an earlier one, the later one is taken (code for newer
-// cards comes after the code for all).
-var modules = []module{}
+// modules are the PTX files, compiled by the driver for the card when the device
+// is opened.
+var modules = kernels.Modules()
 
 var (
 	ptxVersion = regexp.MustCompile(`(?m)^\.version (\d+)\.(\d+)`)
@@ -50,16 +43,16 @@ func (d *Device) suits() error {
 	}
 	have := cu.Version()
 	for _, m := range modules {
-		if m.needs > capability {
+		if m.Needs > capability {
 			continue
 		}
-		v := ptxVersion.FindStringSubmatch(m.ptx)
+		v := ptxVersion.FindStringSubmatch(m.PTX)
 		if v == nil {
-			return fmt.Errorf("%s has no .version", m.name)
+			return fmt.Errorf("%s has no .version", m.Name)
 		}
 		need, ok := ptxNeeds[v[1]+"."+v[2]]
 		if !ok {
-			return fmt.Errorf("%s is PTX %s.%s, which this program does not know", m.name, v[1], v[2])
+			return fmt.Errorf("%s is PTX %s.%s, which this program does not know", m.Name, v[1], v[2])
 		}
 		if have < need.cuda {
 			return fmt.Errorf("the driver supports CUDA %s, the kernels need %s: install driver %s or newer", cudaVersion(have), cudaVersion(need.cuda), need.driver)
@@ -78,17 +71,17 @@ func (d *Device) capability() int {
 // loadModules compiles the PTX and finds its functions.
 func (d *Device) loadModules() error {
 	for _, m := range modules {
-		if m.needs > d.capability() {
+		if m.Needs > d.capability() {
 			continue
 		}
-		mod, err := cu.LoadData(m.ptx)
+		mod, err := cu.LoadData(m.PTX)
 		if err != nil {
-			return fmt.Errorf("compile %s: %w", m.name, explain(err))
+			return fmt.Errorf("compile %s: %w", m.Name, explain(err))
 		}
-		for _, e := range ptxEntry.FindAllStringSubmatch(m.ptx, -1) {
+		for _, e := range ptxEntry.FindAllStringSubmatch(m.PTX, -1) {
 			fn, err := mod.Function(e[1])
 			if err != nil {
-				return fmt.Errorf("%s: function %s: %w", m.name, e[1], explain(err))
+				return fmt.Errorf("%s: function %s: %w", m.Name, e[1], explain(err))
 			}
 			d.functions[e[1]] = &function{name: e[1], handle: fn}
 		}

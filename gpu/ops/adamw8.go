@@ -7,6 +7,7 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/tensor"
+	"longship/internal/rng"
 )
 
 // Adam8Block is the number of elements that share one absolute maximum in the
@@ -29,8 +30,8 @@ func Adam8Blocks(n int) int { return (n + Adam8Block - 1) / Adam8Block }
 // set is what bitsandbytes does on a GPU, neither its CPU form.) An element whose
 // gradient is not finite keeps its parameter and gets zero states.
 //
-// P, G F32 contiguous of n elements, MCode and VCode U8 [n], MMax and VMax F32
-// [Adam8Blocks(n)]. New states are all zero bytes. Source: Dettmers and others,
+// P F32, or BF16 rounded with Round as in AdamW, G F32, contiguous, of n elements;
+// MCode and VCode U8 [n], MMax and VMax F32 [Adam8Blocks(n)]. New states are all zero bytes. Source: Dettmers and others,
 // arXiv 2110.02861.
 type AdamW8 struct {
 	P, G         tensor.Tensor
@@ -39,6 +40,7 @@ type AdamW8 struct {
 	Adam         AdamParams
 	DecayAfter   bool
 	FixSign      bool
+	Round        rng.Gen
 }
 
 // Name is "adamw8".
@@ -48,7 +50,7 @@ func (AdamW8) Name() string { return "adamw8" }
 func (k AdamW8) Check() error {
 	var c check
 	n := k.P.Len()
-	c.array("p", k.P, tensor.F32, n)
+	c.parameter(k.P)
 	c.array("g", k.G, tensor.F32, n)
 	c.array("mcode", k.MCode, tensor.U8, n)
 	c.array("vcode", k.VCode, tensor.U8, n)
@@ -63,7 +65,7 @@ func (k AdamW8) Host(w gpu.Workers) error {
 	if raised(k.Adam.Flag) {
 		return nil
 	}
-	p, g := k.P.Float32s(), k.G.Float32s()
+	p, g := trained(k.P, k.Round), k.G.Float32s()
 	mcode, vcode := tensor.Host[byte](k.MCode), tensor.Host[byte](k.VCode)
 	mmax, vmax := k.MMax.Float32s(), k.VMax.Float32s()
 	a, clip, t := k.Adam, k.Adam.clip(), k.Adam.step()
@@ -76,7 +78,7 @@ func (k AdamW8) Host(w gpu.Workers) error {
 	w.For(len(mmax), piece/Adam8Block, func(lo, hi int) {
 		var m, v [Adam8Block]float32
 		for b := lo; b < hi; b++ {
-			from, to := b*Adam8Block, min((b+1)*Adam8Block, len(p))
+			from, to := b*Adam8Block, min((b+1)*Adam8Block, len(g))
 			for i := from; i < to; i++ {
 				gi := g[i] * clip
 				if !finite(gi) {
@@ -86,7 +88,7 @@ func (k AdamW8) Host(w gpu.Workers) error {
 				mi := signed.Value[mcode[i]]*mmax[b]*beta1 + (1-beta1)*gi
 				vi := unsigned.Value[vcode[i]]*vmax[b]*beta2 + (1-beta2)*gi*gi
 				m[i-from], v[i-from] = mi, vi
-				x := p[i]
+				x := p.at(i)
 				if !k.DecayAfter {
 					x *= keep
 				}
@@ -94,7 +96,7 @@ func (k AdamW8) Host(w gpu.Workers) error {
 				if k.DecayAfter {
 					x *= keep
 				}
-				p[i] = x
+				p.set(i, x)
 			}
 			mmax[b] = signed.encode(mcode[from:to], m[:to-from])
 			vmax[b] = unsigned.encode(vcode[from:to], v[:to-from])

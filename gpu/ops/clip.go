@@ -5,6 +5,7 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/tensor"
+	"longship/internal/rng"
 )
 
 // SumSquares is Sum[0] += Σ X², in float64 and a fixed order. X F32 in any
@@ -83,7 +84,8 @@ func (k ClipNorm) Host(gpu.Workers) error {
 }
 
 // EMA moves a running average towards a parameter: Shadow -= (1-Decay)·(Shadow - P),
-// unless Flag [1] I32 is given and set. Both F32, contiguous, of equal size.
+// unless Flag [1] I32 is given and set. Shadow F32, P F32 or BF16, contiguous, of
+// equal size.
 type EMA struct {
 	Shadow, P tensor.Tensor
 	Decay     float64
@@ -96,7 +98,7 @@ func (EMA) Name() string { return "ema" }
 // Check demands equal sizes.
 func (k EMA) Check() error {
 	var c check
-	c.array("p", k.P, tensor.F32, k.P.Len())
+	c.parameter(k.P)
 	c.array("shadow", k.Shadow, tensor.F32, k.P.Len())
 	c.flag(k.Flag)
 	return c.err
@@ -107,10 +109,10 @@ func (k EMA) Host(w gpu.Workers) error {
 	if raised(k.Flag) {
 		return nil
 	}
-	shadow, p, part := k.Shadow.Float32s(), k.P.Float32s(), float32(1-k.Decay)
-	w.For(len(p), piece, func(lo, hi int) {
+	shadow, p, part := k.Shadow.Float32s(), trained(k.P, rng.Gen{}), float32(1-k.Decay)
+	w.For(len(shadow), piece, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			shadow[i] -= part * (shadow[i] - p[i])
+			shadow[i] -= part * (shadow[i] - p.at(i))
 		}
 	})
 	return nil

@@ -11,7 +11,7 @@ import (
 //	Y[b,o,i,j] = Bias[o] + Σ_c,p,q W[o,c,p,q] · X[b,c, i·Stride+p-Pad, j·Stride+q-Pad]
 //
 // X [B,C,H,W], W [O,C,K,K] F32, Bias [O] in any float type (may be absent),
-// Y [B,O,H',W']: NCHW, contiguous. Outside the image X is 0: Pad rows and columns
+// Y [B,O,H',W']: NCHW, contiguous, X and Y of one type. Outside the image X is 0: Pad rows and columns
 // before it, PadEnd after it, H' = (H + Pad + PadEnd - K)/Stride + 1. The VAE's
 // downsampling is Stride 2, Pad 0, PadEnd 1. On the host it is im2col and a
 // Gemm, a strip of the output at a time.
@@ -45,9 +45,11 @@ func (k Conv2D) Check() error {
 	return c.err
 }
 
-// images demands a contiguous float32 [B,C,H,W] tensor.
+// images demands a contiguous [B,C,H,W] tensor: float32, or bfloat16 for devices
+// that have it.
 func (c *check) images(name string, t tensor.Tensor) {
-	c.that(len(t.Shape) == 4 && t.DType == tensor.F32 && t.Contiguous(), "%s is %s %v, want contiguous f32 [b, c, h, w]", name, t.DType, t.Shape)
+	c.that(len(t.Shape) == 4 && (t.DType == tensor.F32 || t.DType == tensor.BF16) && t.Contiguous(),
+		"%s is %s %v, want contiguous f32 [b, c, h, w]", name, t.DType, t.Shape)
 }
 
 // Cost is 2·B·O·H'·W'·C·K·K.

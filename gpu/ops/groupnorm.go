@@ -29,7 +29,7 @@ func (k GroupNorm) Check() error {
 	if c.err != nil {
 		return c.err
 	}
-	c.array("y", k.Y, tensor.F32, k.X.Len())
+	c.array("y", k.Y, k.X.DType, k.X.Len())
 	c.divides("channels over groups", k.X.Shape[1], k.Groups)
 	c.vector("w", k.W, k.X.Shape[1])
 	c.vector("b", k.B, k.X.Shape[1])

@@ -112,7 +112,7 @@ func (k ChannelNorm) Check() error {
 	if c.err != nil {
 		return c.err
 	}
-	c.array("y", k.Y, tensor.F32, k.X.Len())
+	c.array("y", k.Y, k.X.DType, k.X.Len())
 	c.array("mean", k.Mean, tensor.F32, k.X.Shape[1])
 	c.array("std", k.Std, tensor.F32, k.X.Shape[1])
 	return c.err

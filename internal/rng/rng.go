@@ -58,6 +58,10 @@ func New(seed uint64, purpose string, ids ...any) Gen {
 	}
 }
 
+// Words returns the key and the upper half of the counter, for a device that
+// computes elements itself.
+func (g Gen) Words() (key [2]uint32, stream uint64) { return g.key, g.stream }
+
 // Uint64 returns element i, uniform over all values.
 func (g Gen) Uint64(i uint64) uint64 {
 	b := g.block(i >> 1)

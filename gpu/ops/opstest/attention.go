@@ -15,6 +15,7 @@ type shape struct {
 	causal           bool
 	ranges           []float64 // of valid keys, from and to by sample
 	scale            float64
+	aligned          bool // all rows start on 16 bytes
 }
 
 func (s shape) name() string {
@@ -28,25 +29,24 @@ func (s shape) name() string {
 	return n
 }
 
+// spread spreads the rows of an output, by whole 16 bytes where that is asked.
+func (s shape) spread(a Arg, gap int) Arg {
+	if s.aligned {
+		gap *= 8
+	}
+	return a.gap(gap)
+}
+
 // softmax computes the naive attention: outputs and log-sum-exps.
 func (s shape) softmax(v Values) (o, lse []float64) {
 	o, lse = make([]float64, s.batch*s.sq*s.heads*s.hd), make([]float64, s.batch*s.heads*s.sq)
-	scale := s.scale
-	if scale == 0 {
-		scale = 1 / math.Sqrt(float64(s.hd))
-	}
+	scale := s.scaling()
 	for b := range s.batch {
 		for h := range s.heads {
 			g := h / (s.heads / s.kv)
 			for i := range s.sq {
 				q := v["q"][((b*s.sq+i)*s.heads+h)*s.hd:][:s.hd]
-				from, to := 0, s.sk
-				if s.ranges != nil {
-					from, to = int(s.ranges[2*b]), int(s.ranges[2*b+1])
-				}
-				if s.causal {
-					to = min(to, i+1)
-				}
+				from, to := s.seen(b, i)
 				score := func(j int) float64 {
 					var dot float64
 					for d, k := range v["k"][((b*s.sk+j)*s.kv+g)*s.hd:][:s.hd] {
@@ -80,6 +80,25 @@ func (s shape) softmax(v Values) (o, lse []float64) {
 	return o, lse
 }
 
+func (s shape) scaling() float64 {
+	if s.scale == 0 {
+		return 1 / math.Sqrt(float64(s.hd))
+	}
+	return s.scale
+}
+
+// seen returns the keys [from, to) that query i of sample b sees.
+func (s shape) seen(b, i int) (from, to int) {
+	to = s.sk
+	if s.ranges != nil {
+		from, to = int(s.ranges[2*b]), int(s.ranges[2*b+1])
+	}
+	if s.causal {
+		to = min(to, i+1)
+	}
+	return from, to
+}
+
 func (s shape) qkv() []Arg {
 	gap := s.heads * s.hd // as in a fused projection
 	in := []Arg{x("q", s.batch*s.sq, s.heads*s.hd).gap(gap), x("k", s.batch*s.sk, s.kv*s.hd).gap(gap), x("v", s.batch*s.sk, s.kv*s.hd).gap(gap)}
@@ -93,7 +112,7 @@ func (s shape) forward() Case {
 	return Case{
 		Name: "attention/" + s.name(),
 		In:   s.qkv(),
-		Out:  []Arg{out("o", s.batch*s.sq, s.heads*s.hd).gap(3), f32("lse", nil, s.batch, s.heads, s.sq)},
+		Out:  []Arg{s.spread(out("o", s.batch*s.sq, s.heads*s.hd), 3), f32("lse", nil, s.batch, s.heads, s.sq)},
 		Op: func(t Tensors) gpu.Kernel {
 			return ops.Attention{O: t["o"], Q: t["q"], K: t["k"], V: t["v"], LSE: t["lse"], Batch: s.batch, Heads: s.heads, KVHeads: s.kv,
 				Scale: float32(s.scale), Causal: s.causal, Keys: t["keys"]}
@@ -102,6 +121,7 @@ func (s shape) forward() Case {
 			o, lse := s.softmax(v)
 			return Values{"o": o, "lse": lse}
 		},
+		TolBF16: 1.0 / 128, // of weights that are rounded too
 	}
 }
 
@@ -112,7 +132,7 @@ func (s shape) backward() Case {
 		In: append(s.qkv(), x("do", s.batch*s.sq, width),
 			Arg{Name: "o", Shape: []int{s.batch * s.sq, width}, From: func(v Values) []float64 { o, _ := s.softmax(v); return o }},
 			saved("lse", func(v Values) []float64 { _, l := s.softmax(v); return l }, s.batch, s.heads, s.sq)),
-		Out: []Arg{out("dq", s.batch*s.sq, width).gap(2 * width), out("dk", s.batch*s.sk, s.kv*s.hd).gap(1), out("dv", s.batch*s.sk, s.kv*s.hd),
+		Out: []Arg{out("dq", s.batch*s.sq, width).gap(2 * width), s.spread(out("dk", s.batch*s.sk, s.kv*s.hd), 1), out("dv", s.batch*s.sk, s.kv*s.hd),
 			{Name: "delta", Shape: []int{s.batch, s.heads, s.sq}, DType: tensor.F32, Scratch: true}},
 		Op: func(t Tensors) gpu.Kernel {
 			return ops.AttentionBackward{DQ: t["dq"], DK: t["dk"], DV: t["dv"], DO: t["do"], O: t["o"], Q: t["q"], K: t["k"], V: t["v"], LSE: t["lse"],
@@ -120,6 +140,8 @@ func (s shape) backward() Case {
 		},
 		Grad: &Grad{Forward: func(v Values) []float64 { o, _ := s.softmax(v); return o }, DY: "do", Of: map[string]string{"dq": "q", "dk": "k", "dv": "v"}},
 		Tol:  gradTol,
+		// Weights, their gradients and the output that is an input are rounded too.
+		TolBF16: 1.0 / 64,
 	}
 }
 
@@ -145,6 +167,17 @@ func attentionCases() []Case {
 	}
 	// Two chunks of keys in the backward; against the same gradient in closed form.
 	cases = append(cases, shape{batch: 1, heads: 2, kv: 1, sq: 70, sk: 600, hd: 8}.closed(), shape{batch: 1, heads: 1, kv: 1, sq: 600, sk: 600, hd: 4, causal: true}.closed())
+	for _, s := range []shape{ // heads as wide as the tensor cores take them; lengths that do not divide evenly
+		{batch: 2, heads: 2, kv: 2, sq: 33, sk: 33, hd: 16},
+		{batch: 1, heads: 2, kv: 1, sq: 200, sk: 200, hd: 64, causal: true, ranges: []float64{37, 190}},
+		{batch: 1, heads: 1, kv: 1, sq: 129, sk: 65, hd: 40, scale: 0.3},
+		{batch: 2, heads: 2, kv: 1, sq: 70, sk: 150, hd: 128, ranges: []float64{3, 150, 0, 64}},
+		{batch: 1, heads: 1, kv: 1, sq: 200, sk: 333, hd: 128},
+		{batch: 1, heads: 2, kv: 1, sq: 150, sk: 150, hd: 96, causal: true},
+	} {
+		s.aligned = true
+		cases = append(cases, s.forward(), s.closed())
+	}
 	for _, s := range []shape{{batch: 1, heads: 4, kv: 4, sq: 512, sk: 512, hd: 128}} {
 		fwd, bwd := s.forward(), s.backward()
 		for i, a := range bwd.In { // zeros will do for speed
@@ -168,7 +201,7 @@ func (s shape) closed() Case {
 	c.Want = func(v Values) Values {
 		o, lse := s.softmax(v)
 		dq, dk, dv := make([]float64, len(v["q"])), make([]float64, len(v["k"])), make([]float64, len(v["v"]))
-		scale := 1 / math.Sqrt(float64(s.hd))
+		scale := s.scaling()
 		for b := range s.batch {
 			for h := range s.heads {
 				g := h / (s.heads / s.kv)
@@ -178,11 +211,8 @@ func (s shape) closed() Case {
 					for d := range s.hd {
 						delta += v["do"][qi+d] * o[qi+d]
 					}
-					to := s.sk
-					if s.causal {
-						to = i + 1
-					}
-					for j := range to {
+					from, to := s.seen(b, i)
+					for j := from; j < to; j++ {
 						kj := ((b*s.sk+j)*s.kv + g) * s.hd
 						var score, dp float64
 						for d := range s.hd {

@@ -32,6 +32,9 @@ type Case struct {
 	// Tol bounds the error of a float32 output relative to the largest
 	// magnitude of its reference; 0 takes 1e-5.
 	Tol float64
+	// TolBF16 is Tol for a bfloat16 output; 0 takes 1/256, the rounding of an exact
+	// result. The reference is computed from the inputs as they are in bfloat16.
+	TolBF16 float64
 }
 
 // Grad describes a backward op: its outputs are gradients of Σ DY·Forward.

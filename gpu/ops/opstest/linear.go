@@ -18,13 +18,13 @@ func linearCases() []Case {
 	cases = append(cases, gemmCase(20, 30, 40, false, true, 1, 1), gemmCase(20, 30, 40, true, false, 4, -0.5))
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.E5M2, tensor.E4M3, tensor.I8} {
 		for _, y := range []tensor.DType{tensor.F32, tensor.BF16} {
-			cases = append(cases, expandCase(dt, y, true), expandCase(dt, y, false))
+			cases = append(cases, expandCase(dt, y, 51, 3, true), expandCase(dt, y, 51, 3, false), expandCase(dt, y, 48, 8, true))
 		}
 		cases = append(cases, lookupCase(dt))
 	}
 	for _, from := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.E5M2, tensor.E4M3} {
 		for _, to := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.E5M2, tensor.E4M3} {
-			cases = append(cases, castCase(from, to))
+			cases = append(cases, castCase(from, to, 33, 1), castCase(from, to, 40, 8))
 		}
 	}
 	return append(cases, linearSpeed()...)
@@ -83,16 +83,16 @@ func weightFill(dt tensor.DType) Fill {
 	return Normal(1)
 }
 
-func expandCase(dt, to tensor.DType, scaled bool) Case {
-	const rows, cols = 37, 51
+func expandCase(dt, to tensor.DType, cols, gap int, scaled bool) Case {
+	const rows = 37
 	in := []Arg{{Name: "w", Shape: []int{rows, cols}, DType: dt, Fill: weightFill(dt)}}
 	if scaled {
 		in = append(in, f32("scale", Uniform(0.01, 2), rows))
 	}
 	return Case{
-		Name: named("expand/%s to %s scaled=%t", dt, to, scaled),
+		Name: named("expand/%s to %s 37x%d gap=%d scaled=%t", dt, to, cols, gap, scaled),
 		In:   in,
-		Out:  []Arg{{Name: "y", Shape: []int{rows, cols}, DType: to, Gap: 3}},
+		Out:  []Arg{{Name: "y", Shape: []int{rows, cols}, DType: to, Gap: gap}},
 		Op: func(t Tensors) gpu.Kernel {
 			return ops.Expand{Y: t["y"], W: tensor.Weight{Data: t["w"], Scale: t["scale"]}}
 		},
@@ -132,12 +132,12 @@ func lookupCase(dt tensor.DType) Case {
 	}
 }
 
-func castCase(from, to tensor.DType) Case {
+func castCase(from, to tensor.DType, cols, gap int) Case {
 	tol := map[tensor.DType]float64{tensor.F32: 0, tensor.BF16: 1.0 / 256, tensor.F16: 1.0 / 2048, tensor.E5M2: 1.0 / 8, tensor.E4M3: 1.0 / 16}[to]
 	return Case{
-		Name: named("cast/%s to %s", from, to),
-		In:   []Arg{{Name: "x", Shape: []int{5, 33}, DType: from, Gap: 1, Fill: Normal(3)}},
-		Out:  []Arg{{Name: "y", Shape: []int{5, 33}, DType: to, Gap: 2}},
+		Name: named("cast/%s to %s 5x%d gap=%d", from, to, cols, gap),
+		In:   []Arg{{Name: "x", Shape: []int{5, cols}, DType: from, Gap: gap, Fill: Normal(3)}},
+		Out:  []Arg{{Name: "y", Shape: []int{5, cols}, DType: to, Gap: 2 * gap}},
 		Op:   func(t Tensors) gpu.Kernel { return ops.Cast{Y: t["y"], X: t["x"]} },
 		Want: func(v Values) Values { return Values{"y": v["x"]} },
 		Tol:  tol,

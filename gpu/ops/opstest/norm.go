@@ -12,13 +12,13 @@ const eps = 1e-6
 
 func normCases() []Case {
 	var cases []Case
-	for _, s := range []struct{ batch, seq, d, gap int }{{1, 1, 3, 0}, {2, 3, 5, 2}, {3, 4, 16, 0}} {
+	for _, s := range []struct{ batch, seq, d, gap int }{{1, 1, 3, 0}, {2, 3, 5, 2}, {3, 4, 16, 0}, {2, 3, 64, 8}, {1, 1, 1096, 8}} {
 		cases = append(cases,
 			layerNormCase(s.batch, s.seq, s.d, s.gap, true), layerNormCase(s.batch, s.seq, s.d, s.gap, false),
 			layerNormBackwardCase(s.batch, s.seq, s.d, s.gap, false), layerNormBackwardCase(s.batch, s.seq, s.d, s.gap, true),
 			gateCase(s.batch, s.seq, s.d, s.gap), gateBackwardCase(s.batch, s.seq, s.d, s.gap))
 	}
-	for _, s := range []struct{ n, heads, hd, gap int }{{1, 1, 2, 0}, {6, 3, 4, 5}, {4, 1, 16, 0}} {
+	for _, s := range []struct{ n, heads, hd, gap int }{{1, 1, 2, 0}, {6, 3, 4, 5}, {4, 1, 16, 0}, {3, 2, 64, 8}, {2, 3, 128, 0}} {
 		for _, w := range []tensor.DType{tensor.F32, tensor.BF16} {
 			cases = append(cases, rmsCase(s.n, s.heads, s.hd, s.gap, w))
 		}
@@ -30,7 +30,7 @@ func normCases() []Case {
 	}
 	cases = append(cases, layerNormCase(2, 3, 5, 1, true).inPlace("y", "x"), layerNormBackwardCase(2, 3, 5, 0, false).inPlace("dx", "dy"),
 		rmsCase(4, 2, 8, 1, tensor.F32).inPlace("y", "x"), rmsRopeCase(4, 2, 8, 0).inPlace("y", "x"), rmsRopeBackwardCase(4, 2, 8, 0).inPlace("dx", "dy"),
-		residualCase(6, 5))
+		residualCase(6, 5), residualCase(6, 64), rmsCase(2, 1, 2560, 0, tensor.F32), rmsCase(2, 1, 4, 0, tensor.BF16), layerNormCase(1, 2, 6144, 0, true))
 	for _, c := range []Case{layerNormCase(2, 256, 512, 0, true), layerNormBackwardCase(2, 256, 512, 0, false), rmsRopeCase(512, 4, 128, 0), rmsRopeBackwardCase(512, 4, 128, 0)} {
 		c.Name, c.Want, c.Grad = "speed/"+c.Name, nil, nil
 		cases = append(cases, c)

@@ -6,6 +6,7 @@ import (
 	"longship/gpu"
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
+	"longship/internal/rng"
 )
 
 const (
@@ -16,14 +17,16 @@ func optimCases() []Case {
 	var cases []Case
 	for _, step := range []float64{1, 7} {
 		for _, flag := range []float64{0, 1} {
-			cases = append(cases, adamCase(300, step, flag), adam8Case(600, step, flag, true), adam8Case(600, step, flag, false))
+			cases = append(cases,
+				adamCase(300, tensor.F32, step, flag), adamCase(300, tensor.BF16, step, flag),
+				adam8Case(600, tensor.F32, step, flag, true), adam8Case(600, tensor.F32, step, flag, false), adam8Case(600, tensor.BF16, step, flag, true))
 		}
 	}
 	for _, flag := range []float64{0, 1} {
 		cases = append(cases, emaCase(33, flag), countCase(flag))
 	}
 	cases = append(cases, squaresCase(5, 7, 0), squaresCase(5, 7, 3), squaresCase(1, 40000, 0), clipCase(4, 1), clipCase(0.25, 1))
-	for _, c := range []Case{adamCase(1<<18, 3, 0), adam8Case(1<<18, 3, 0, true), squaresCase(512, 1024, 0)} {
+	for _, c := range []Case{adamCase(1<<18, tensor.F32, 3, 0), adam8Case(1<<18, tensor.F32, 3, 0, true), squaresCase(512, 1024, 0)} {
 		c.Name, c.Want = "speed/"+c.Name, nil
 		cases = append(cases, c)
 	}
@@ -39,14 +42,18 @@ func adamParams(t Tensors) ops.AdamParams {
 	return ops.AdamParams{LR: lr, Beta1: beta1, Beta2: beta2, Eps: adamEps, WeightDecay: decay, Step: t["step"], Clip: t["clip"], Flag: t["flag"]}
 }
 
-func adamCase(n int, step, flag float64) Case {
+// nextBF16 allows stochastic rounding to take either neighbour.
+const nextBF16 = 1.0 / 128
+
+func adamCase(n int, p tensor.DType, step, flag float64) Case {
 	return Case{
-		Name: named("adamw/%d step=%g flag=%g", n, step, flag),
+		Name: named("adamw/%d %s step=%g flag=%g", n, p, step, flag),
 		In:   append(adamScalars(step, flag), f32("g", Normal(1), n)),
-		Out:  []Arg{f32("p", Normal(1), n), f32("m", Normal(0.1), n), f32("v", Uniform(0, 0.1), n)},
+		Out:  []Arg{{Name: "p", Shape: []int{n}, DType: p, Fill: Normal(1)}, f32("m", Normal(0.1), n), f32("v", Uniform(0, 0.1), n)},
 		Op: func(t Tensors) gpu.Kernel {
-			return ops.AdamW{P: t["p"], G: t["g"], M: t["m"], V: t["v"], Adam: adamParams(t)}
+			return ops.AdamW{P: t["p"], G: t["g"], M: t["m"], V: t["v"], Adam: adamParams(t), Round: rng.New(1, "test")}
 		},
+		TolBF16: nextBF16,
 		Want: func(v Values) Values {
 			if flag != 0 {
 				return v
@@ -63,19 +70,20 @@ func adamCase(n int, step, flag float64) Case {
 
 // adam8Case checks the parameters and the absolute maxima of one step; the codes
 // are checked against the reference numbers beside the op.
-func adam8Case(n int, step, flag float64, after bool) Case {
+func adam8Case(n int, p tensor.DType, step, flag float64, after bool) Case {
 	blocks := ops.Adam8Blocks(n)
 	u8 := func(name string) Arg {
 		return Arg{Name: name, Shape: []int{n}, DType: tensor.U8, Fill: Ints(256), Scratch: flag == 0}
 	}
 	return Case{
-		Name: named("adamw8/%d step=%g flag=%g after=%t", n, step, flag, after),
+		Name: named("adamw8/%d %s step=%g flag=%g after=%t", n, p, step, flag, after),
 		In:   append(adamScalars(step, flag), f32("g", Normal(1), n)),
-		Out:  []Arg{f32("p", Normal(1), n), u8("mcode"), u8("vcode"), f32("mmax", Uniform(0.1, 1), blocks), f32("vmax", Uniform(0.1, 1), blocks)},
+		Out:  []Arg{{Name: "p", Shape: []int{n}, DType: p, Fill: Normal(1)}, u8("mcode"), u8("vcode"), f32("mmax", Uniform(0.1, 1), blocks), f32("vmax", Uniform(0.1, 1), blocks)},
 		Op: func(t Tensors) gpu.Kernel {
 			return ops.AdamW8{P: t["p"], G: t["g"], MCode: t["mcode"], VCode: t["vcode"], MMax: t["mmax"], VMax: t["vmax"],
-				Adam: adamParams(t), DecayAfter: after, FixSign: after}
+				Adam: adamParams(t), DecayAfter: after, FixSign: after, Round: rng.New(1, "test")}
 		},
+		TolBF16: nextBF16,
 		Want: func(v Values) Values {
 			if flag != 0 {
 				return v

@@ -135,13 +135,14 @@ func (k *call) compare(t *testing.T) {
 }
 
 func (k *call) tolerance(dt tensor.DType) float64 {
-	switch dt {
-	case tensor.BF16:
-		return 1.0 / 64
-	case tensor.F16:
-		return 1.0 / 512
-	}
-	if k.c.Tol != 0 {
+	switch {
+	case dt == tensor.BF16 && k.c.TolBF16 != 0:
+		return k.c.TolBF16
+	case dt == tensor.BF16:
+		return 1.0 / 256 // one rounding of the result
+	case dt == tensor.F16:
+		return 1.0 / 2048
+	case k.c.Tol != 0:
 		return k.c.Tol
 	}
 	return 1e-5
