@@ -212,7 +212,9 @@ func (r *run) call(ctx context.Context, n *node) (err error) {
 func (r *run) fail(ctx context.Context, n *node, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if (ctx.Err() != nil || r.Env.Stopped()) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrInterrupted)) {
+	ended := ctx.Err() != nil && errors.Is(err, ctx.Err())
+	asked := r.Env.Stopped() && (errors.Is(err, context.Canceled) || errors.Is(err, ErrInterrupted))
+	if ended || asked {
 		return
 	}
 	if first := (*StageError)(nil); errors.As(r.first, &first) && errors.Is(err, first.Err) {

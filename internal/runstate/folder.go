@@ -140,8 +140,12 @@ func (f Folder) Restart() (aside string, err error) {
 	if err != nil || len(moves) == 0 {
 		return "", err
 	}
+	real, err := filepath.EvalSymlinks(f.Dir) // beside it there, a move is a rename
+	if err != nil {
+		return "", fmt.Errorf("move the old output aside: %w", err)
+	}
 	for n := 1; ; n++ {
-		aside = fmt.Sprintf("%s.old-%d", f.Dir, n)
+		aside = fmt.Sprintf("%s.old-%d", real, n)
 		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
 			break
 		}

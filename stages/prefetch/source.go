@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"longship/cache"
 	"longship/gpu"
 	"longship/gpu/memory"
 	"longship/stages/port"
@@ -82,4 +83,19 @@ func datasetOf(train []*port.Sample) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// overlap names the validation samples whose image is trained on as well.
+func overlap(train, validation []*port.Sample) (ids []string) {
+	trained := map[cache.Key]bool{}
+	for _, s := range train {
+		trained[s.Content] = true
+	}
+	delete(trained, cache.Key{}) // of no image
+	for _, s := range validation {
+		if trained[s.Content] {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }

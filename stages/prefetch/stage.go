@@ -70,6 +70,9 @@ func (s *stage) Run(ctx context.Context) error {
 	if s.set.Env.Stopped() || s.unwanted() {
 		return nil
 	}
+	if both := overlap(train, validation); len(both) > 0 {
+		s.set.Log.Warn("images are trained on and measured as validation too", "images", len(both), "first", both[0])
+	}
 	if len(train) == 0 {
 		return fmt.Errorf("no sample to train on: the dataset gave %d, all for validation", len(validation))
 	}

@@ -59,3 +59,10 @@ func TestTensorsThatAreGone(t *testing.T) {
 	err = present(t.Context(), stores, []*port.Sample{&a, &b})
 	require.ErrorContains(t, err, "1 tensors are not in cache x any more, the first is "+ref("gone").String()+" of sample b")
 }
+
+func TestOverlap(t *testing.T) {
+	content := func(s string) cache.Key { return cache.HashBytes([]byte(s)) }
+	train := []*port.Sample{{ID: "a", Content: content("1")}, {ID: "b"}}
+	held := []*port.Sample{{ID: "c", Content: content("2")}, {ID: "d", Content: content("1")}, {ID: "e"}}
+	require.Equal(t, []string{"d"}, overlap(train, held))
+}

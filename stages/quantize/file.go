@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/dustin/go-humanize"
@@ -128,10 +129,8 @@ func (f *file) make(ctx context.Context, path string, source cache.Key) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, old := range []string{path, path + atomicfile.Partial} { // damaged, or left by a run that was killed
-		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := sweep(dir, path); err != nil {
+		return err
 	}
 	if err := room(dir, size); err != nil {
 		return err
@@ -149,6 +148,24 @@ func (f *file) make(ctx context.Context, path string, source cache.Key) error {
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// sweep makes room: it removes the file at path, which is damaged, and what runs
+// that were killed have left half written. The cache's lock is held, so nobody
+// else is writing.
+func sweep(dir, path string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if at := filepath.Join(dir, e.Name()); at == path || strings.HasSuffix(at, quant.Extension+atomicfile.Partial) {
+			if err := os.Remove(at); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

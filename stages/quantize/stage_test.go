@@ -12,6 +12,7 @@ import (
 	"longship/cache/atomicfile"
 	"longship/gpu/memory"
 	"longship/internal/golden"
+	"longship/internal/quant"
 	"longship/internal/safetensors"
 	"longship/internal/weights"
 	"longship/pipeline"
@@ -117,7 +118,9 @@ func TestDamagedFileIsMadeAgain(t *testing.T) {
 			require.NoError(t, err)
 			data := damage(append([]byte{}, whole...))
 			require.NoError(t, os.WriteFile(made[0], data, 0o644))
-			require.NoError(t, os.WriteFile(made[0]+atomicfile.Partial, []byte("left by a killed run"), 0o644))
+			for _, left := range []string{made[0], filepath.Join(filepath.Dir(made[0]), "another"+quant.Extension)} {
+				require.NoError(t, os.WriteFile(left+atomicfile.Partial, []byte("left by a killed run"), 0o644))
+			}
 			second := run(t, dir, golden.Path("tiny-klein"), "")
 			require.Contains(t, second.outcome.Summary()["weights"], "damaged")
 			require.Equal(t, first.units, second.units)
