@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -110,9 +107,8 @@ func (a *app) run(ctx context.Context, file string, f runFlags) error {
 		return err
 	}
 	losses := losslog.New(filepath.Join(folder.Dir, "loss.jsonl"))
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+	signals, stop := interrupts()
+	defer stop()
 
 	o := &observer{show: show, losses: losses, log: log}
 	result, runErr := p.Run(ctx, pipeline.RunOptions{Signals: signals, OnEvent: o.event})
