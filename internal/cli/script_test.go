@@ -18,6 +18,7 @@ import (
 
 	"longship/cache"
 	"longship/internal/cli"
+	"longship/internal/tinymodel"
 	"longship/stages"
 )
 
@@ -43,7 +44,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code, "jsonlines": jsonLines, "json": isJSON, "hold": hold, "interrupt": interrupt, "flip": flip, "cut": cut,
+			"code": code, "jsonlines": jsonLines, "json": isJSON, "model": model, "hold": hold, "interrupt": interrupt, "flip": flip, "cut": cut,
 		},
 	})
 }
@@ -85,6 +86,11 @@ func jsonLines(ts *testscript.TestScript, _ bool, args []string) {
 func isJSON(ts *testscript.TestScript, _ bool, args []string) {
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
+}
+
+// model KIND FOLDER makes the folder of a tiny model.
+func model(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(tinymodel.Write(ts.MkAbs(args[1]), tinymodel.Kind(args[0]), tinymodel.Seed))
 }
 
 // hold FOLDER keeps a cache open in another process than the script's programs.
