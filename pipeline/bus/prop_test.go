@@ -150,11 +150,11 @@ func TestConcurrency(t *testing.T) {
 					t.Errorf("publisher %d: message %d came where %d was due", p, i, next[p])
 				}
 				next[p]++
+				m.Ack() // before the end: what is not acked then may come again
 				if seen++; seen == publishers*each {
 					close(all)
 				}
 				mu.Unlock()
-				m.Ack()
 			}
 		})
 	}
