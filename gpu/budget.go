@@ -39,15 +39,15 @@ func (b *Budget) Total() int64 { return b.total }
 // the stage has one already, and with ctx's error where ctx ends first.
 func (b *Budget) Acquire(ctx context.Context, stage string, bytes int64) (release func(), err error) {
 	if bytes > b.total {
-		return nil, fmt.Errorf("stage %s needs %s of the card and the whole budget is %s: raise vram, or let the stage take less (offload, smaller resolution or batch): %w",
-			stage, size(bytes), size(b.total), ErrOutOfMemory)
+		return nil, fmt.Errorf("%s of the card are needed and the whole budget is %s: raise vram, or let the stage take less (offload, smaller resolution or batch): %w",
+			size(bytes), size(b.total), ErrOutOfMemory)
 	}
 	if err := b.enter(stage, bytes); err != nil {
 		return nil, err
 	}
 	if err := b.sem.Acquire(ctx, bytes); err != nil {
 		b.leave(stage)
-		return nil, fmt.Errorf("stage %s: wait for %s of the card: %w", stage, size(bytes), context.Cause(ctx))
+		return nil, fmt.Errorf("wait for %s of the card: %w", size(bytes), context.Cause(ctx))
 	}
 	return sync.OnceFunc(func() {
 		b.leave(stage)

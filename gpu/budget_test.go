@@ -78,7 +78,7 @@ func TestBudgetRefuses(t *testing.T) {
 	ctx := context.Background()
 	_, err := b.Acquire(ctx, "train", 5<<30)
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	require.ErrorContains(t, err, "stage train needs 5.0 GiB of the card and the whole budget is 4.0 GiB")
+	require.ErrorContains(t, err, "5.0 GiB of the card are needed and the whole budget is 4.0 GiB")
 
 	release, err := b.Acquire(ctx, "train", 1<<30)
 	require.NoError(t, err)
