@@ -49,11 +49,3 @@ func withProgram(run func() int) (code int, err error) {
 	}
 	return run(), nil
 }
-
-// long skips what takes minutes or gigabytes.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv("LONGSHIP_LONG") == "" {
-		t.Skip("takes minutes: set LONGSHIP_LONG=1")
-	}
-}

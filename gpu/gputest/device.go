@@ -114,7 +114,9 @@ func copies(t *testing.T, b bench) {
 }
 
 // cell i of a buffer.
-func cell(buf gpu.Buffer, i int) gpu.Region { return gpu.Region{Buf: buf, Off: int64(i) * 256, Len: 256} }
+func cell(buf gpu.Buffer, i int) gpu.Region {
+	return gpu.Region{Buf: buf, Off: int64(i) * 256, Len: 256}
+}
 
 func order(t *testing.T, b bench) {
 	const n = 2000

@@ -11,7 +11,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -99,7 +98,7 @@ func SourceHash(folder fs.FS, cu string) (string, error) {
 			return err
 		}
 		fmt.Fprintf(h, "%s %d\n", name, len(text))
-		io.WriteString(h, string(text))
+		h.Write(text)
 		for _, m := range includeLine.FindAllStringSubmatch(string(text), -1) {
 			if err := add(path.Clean(m[1])); err != nil {
 				return err

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command generate compiles every .cu of package kernels to PTX with NVRTC, and
 // writes the tables of 8-bit AdamW as a header. No GPU and no toolkit is needed,
 // only libnvrtc of CUDA 11.8: later ones write PTX that drivers before their own
