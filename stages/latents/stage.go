@@ -127,8 +127,8 @@ func (s *stage) lease(ctx context.Context, files *vae.Files, sizes []port.Bucket
 	}
 	s.set.Log.Info("autoencoder loaded", "device", dev.Info().Name, "weights", files.Weights)
 	return &leased{enc, func() {
-		release()
 		s.set.Log.Info("autoencoder unloaded", "host_mib_before", before>>20, "host_mib_after", hostmem.Release()>>20)
+		release() // last: who waits for the card loads as soon as it may
 	}}, nil
 }
 

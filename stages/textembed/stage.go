@@ -187,13 +187,13 @@ func (s *stage) lease(ctx context.Context, m *model) (encoder, error) {
 	}
 	s.set.Log.Info("text encoder loaded", "kind", m.files.Family.Name, "qtype", m.opt.QType, "device", dev.Info().Name)
 	return &leased{enc, func() {
-		release()
 		after := hostmem.Release()
 		s.set.Log.Info("text encoder unloaded", "host_mib_before", before>>20, "host_mib_after", after>>20)
 		if long > 0 {
 			s.set.Summarise("captions cut to max_length", long)
 		}
 		s.set.Summarise("host memory before and after the text encoder", fmt.Sprintf("%d MiB, %d MiB", before>>20, after>>20))
+		release() // last: who waits for the card loads as soon as it may
 	}}, nil
 }
 
