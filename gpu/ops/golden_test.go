@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -69,25 +68,10 @@ func (b *bench) run(ks ...gpu.Kernel) {
 	require.NoError(b.t, b.stream.Sync())
 }
 
-// near demands errors of at most tol times the largest magnitude of the reference.
-func near(t *testing.T, name string, got, want []float32, tol float64) {
-	t.Helper()
-	require.Len(t, got, len(want), name)
-	var largest float64
-	for _, w := range want {
-		largest = max(largest, math.Abs(float64(w)))
-	}
-	for i, w := range want {
-		if !(math.Abs(float64(got[i]-w)) <= tol*largest) {
-			t.Fatalf("%s[%d] is %g, want %g (largest magnitude %g)", name, i, got[i], w, largest)
-		}
-	}
-}
-
 func (b *bench) same(f *golden.File, name string, got tensor.Tensor, tol float64) {
 	b.t.Helper()
 	want, _ := f.F32(name)
-	near(b.t, name, got.Float32s(), want, tol)
+	golden.Near(b.t, name, got.Float32s(), want, tol)
 }
 
 const refTol = 2e-6
@@ -182,7 +166,7 @@ func TestGoldenAttention(t *testing.T) {
 		}
 		same := func(part string, got tensor.Tensor) {
 			want, _ := f.F32(name + "." + part)
-			near(t, name+"."+part, byToken(got.Float32s(), s, true), want, refTol)
+			golden.Near(t, name+"."+part, byToken(got.Float32s(), s, true), want, refTol)
 		}
 		fwd := ops.Attention{O: b.empty(rows, cols), Q: load("q"), K: load("k"), V: load("v"), LSE: b.empty(s[0], s[1], s[2]), Batch: s[0], Heads: s[1]}
 		if f.Has(name + ".mask") {
@@ -320,7 +304,7 @@ func TestGoldenAdamW(t *testing.T) {
 			for i := range s[0] {
 				g := b.of(grads[i*s[1]:(i+1)*s[1]], s[1])
 				b.run(ops.CountStep{Step: adam.Step}, ops.AdamW{P: p, G: g, M: m, V: v, Adam: adam})
-				near(t, fmt.Sprintf("%s.traj, step %d", name, i), p.Float32s(), want[i*s[1]:(i+1)*s[1]], 1e-6)
+				golden.Near(t, fmt.Sprintf("%s.traj, step %d", name, i), p.Float32s(), want[i*s[1]:(i+1)*s[1]], 1e-6)
 			}
 			b.same(f, name+".exp_avg", m, 1e-6)
 			b.same(f, name+".exp_avg_sq", v, 1e-6)
@@ -344,10 +328,4 @@ func TestGoldenClip(t *testing.T) {
 		b.run(ops.Scale{Y: g, X: g, Alpha: 1, By: coef})
 		b.same(f, fmt.Sprintf("clip.out%d", i), g, 1e-6)
 	}
-}
-
-func metaFloat(t *testing.T, f *golden.File, key string) float64 {
-	v, err := strconv.ParseFloat(f.Meta(key), 64)
-	require.NoError(t, err, key)
-	return v
 }

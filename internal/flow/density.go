@@ -25,8 +25,9 @@ func Density(scheme string, raw, modeScale float64) float64 {
 	panic(fmt.Sprintf("flow: weighting scheme %q", scheme))
 }
 
-// DensityIndex returns the timestep index of u.
-func DensityIndex(u float64) int { return min(max(int(u*Steps), 0), Steps-1) }
+// DensityIndex returns the timestep index of u. The product is float32's, as it
+// is in the scripts: just below a whole number it may round to that.
+func DensityIndex(u float64) int { return min(max(int(float32(u)*Steps), 0), Steps-1) }
 
 // DensityWeight returns the loss weight of a weighting scheme at σ.
 //

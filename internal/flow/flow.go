@@ -70,6 +70,11 @@ func (ts Timesteps) Faults() map[string]string {
 	if ts.Max < ts.Min || ts.Max > Steps-1 {
 		faults["max_denoising_steps"] = fmt.Sprintf("%d is outside %d..%d", ts.Max, ts.Min, Steps-1)
 	}
+	for key, v := range map[string]float64{"logit_mean": ts.LogitMean, "logit_std": ts.LogitStd, "mode_scale": ts.ModeScale} {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			faults[key] = fmt.Sprintf("%v is no finite number", v)
+		}
+	}
 	if ts.LogitStd <= 0 {
 		faults["logit_std"] = fmt.Sprintf("%v is not positive", ts.LogitStd)
 	}

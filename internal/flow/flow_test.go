@@ -166,4 +166,13 @@ func TestFaults(t *testing.T) {
 			t.Errorf("no fault for %s", key)
 		}
 	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		ts := defaults()
+		ts.LogitMean, ts.LogitStd, ts.ModeScale = v, v, v
+		for _, key := range []string{"logit_mean", "logit_std", "mode_scale"} {
+			if ts.Faults()[key] == "" {
+				t.Errorf("no fault for %s of %v", key, v)
+			}
+		}
+	}
 }

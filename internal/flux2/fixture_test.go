@@ -216,35 +216,3 @@ func (h *host) dry(c flux2.Config, weights memory.Source, ad nn.Adapter, s flux2
 	require.NoError(h.t, st.Close())
 	return x.Arena.Peak(), dev.Counts()
 }
-
-// near compares values with the reference's.
-func near(t testing.TB, what string, want, got []float32, tol float64) {
-	t.Helper()
-	require.Len(t, got, len(want), what)
-	var worst, largest float64
-	for i, w := range want {
-		if math.IsNaN(float64(got[i])) {
-			t.Fatalf("%s: element %d is NaN", what, i)
-		}
-		worst = math.Max(worst, math.Abs(float64(got[i])-float64(w)))
-		largest = math.Max(largest, math.Abs(float64(w)))
-	}
-	if worst > tol*largest {
-		t.Errorf("%s: off by %.3g, the largest is %.3g: %.2g of it", what, worst, largest, worst/largest)
-	}
-}
-
-// nearL2 compares a gradient with the reference's.
-func nearL2(t testing.TB, what string, want, got []float32, tol float64) {
-	t.Helper()
-	require.Len(t, got, len(want), what)
-	var diff, norm float64
-	for i, w := range want {
-		d := float64(got[i]) - float64(w)
-		diff += d * d
-		norm += float64(w) * float64(w)
-	}
-	if !(math.Sqrt(diff) <= tol*math.Sqrt(norm)) {
-		t.Errorf("%s: relative L2 distance %.3g", what, math.Sqrt(diff/norm))
-	}
-}

@@ -59,31 +59,13 @@ func (l tapped) Forward(c *ops.Ctx, y, x tensor.Tensor) {
 
 // shapeOf reads a batch's shape from the token ids of a golden file.
 func shapeOf(t testing.TB, f *golden.File, prefix string, refs bool) flux2.Shape {
-	ids, dims := f.I64(prefix + "img_ids")
-	s := flux2.Shape{B: dims[0], L: f.Shape(prefix + "txt_ids")[1]}
-	grids := gridsOf(t, ids[:dims[1]*dims[2]])
+	grids, batch := f.Grids(prefix + "img_ids")
 	require.Len(t, grids, 1)
-	s.H, s.W = grids[0][0], grids[0][1]
+	s := flux2.Shape{B: batch, H: grids[0][0], W: grids[0][1], L: f.Shape(prefix + "txt_ids")[1]}
 	if refs {
-		ids, dims := f.I64(prefix + "ref_ids")
-		s.Refs = gridsOf(t, ids[:dims[1]*dims[2]])
+		s.Refs, _ = f.Grids(prefix + "ref_ids")
 	}
 	return s
-}
-
-// gridsOf returns the grids that ids (T, H, W, L) run through, by T.
-func gridsOf(t testing.TB, ids []int64) [][2]int {
-	var grids [][2]int
-	last := int64(-1)
-	for ; len(ids) > 0; ids = ids[4:] {
-		if ids[0] != last {
-			last = ids[0]
-			grids = append(grids, [2]int{})
-		}
-		g := &grids[len(grids)-1]
-		g[0], g[1] = max(g[0], int(ids[1])+1), max(g[1], int(ids[2])+1)
-	}
-	return grids
 }
 
 // load puts a tensor of a golden file on the device; the zero Tensor where it has none.
@@ -118,7 +100,7 @@ func TestTransformerGolden(t *testing.T) {
 				pred := h.tensor(nil, shape...)
 				require.NoError(t, m.Forward(ctx, in, pred))
 				require.NoError(t, h.stream.Sync())
-				near(t, "output", want, pred.Float32s(), valueTol)
+				golden.Near(t, "output", pred.Float32s(), want, valueTol)
 				m.Probe = nil
 			})
 			t.Run("activations", func(t *testing.T) { compareActivations(t, f, c, r) })
@@ -129,7 +111,7 @@ func TestTransformerGolden(t *testing.T) {
 				pred := h.tensor(nil, shape...)
 				require.NoError(t, m.Forward(ctx, in, pred))
 				require.NoError(t, h.stream.Sync())
-				near(t, "ref.output", want, pred.Float32s(), valueTol)
+				golden.Near(t, "ref.output", pred.Float32s(), want, valueTol)
 			})
 			t.Run("input gradients", func(t *testing.T) {
 				up, _ := f.F32("grad_output")
@@ -141,17 +123,25 @@ func TestTransformerGolden(t *testing.T) {
 				}
 				require.NoError(t, m.Train(ctx, in, loss, flux2.TrainOptions{Inputs: grads}))
 				require.NoError(t, h.stream.Sync())
-				nearL2(t, "grad.hidden_states", wantTokens, grads.Tokens.Float32s(), gradTol)
-				nearL2(t, "grad.txt", wantText, grads.Text.Float32s(), gradTol)
-				near(t, "grad.hidden_states", wantTokens, grads.Tokens.Float32s(), valueTol)
-				near(t, "grad.txt", wantText, grads.Text.Float32s(), valueTol)
+				golden.NearL2(t, "grad.hidden_states", grads.Tokens.Float32s(), wantTokens, gradTol)
+				golden.NearL2(t, "grad.txt", grads.Text.Float32s(), wantText, gradTol)
+				golden.Near(t, "grad.hidden_states", grads.Tokens.Float32s(), wantTokens, valueTol)
+				golden.Near(t, "grad.txt", grads.Text.Float32s(), wantText, valueTol)
+			})
+			t.Run("noise", func(t *testing.T) {
+				x0, dims := f.Tokens("x0")
+				noise, _ := f.Tokens("noise")
+				xt, target := h.tensor(nil, dims...), h.tensor(nil, dims...)
+				ctx.Run(ops.FlowMix{XT: xt, Target: target, X0: h.tensor(x0, dims...), Noise: h.tensor(noise, dims...), Sigma: in.Timestep})
+				require.NoError(t, h.stream.Sync())
+				golden.Near(t, "hidden_states", xt.Float32s(), in.Tokens.Float32s(), 1e-6)
 			})
 			t.Run("rope", func(t *testing.T) {
-				cos, sin := flux2.Rope(c, plain)
+				cos, sin := flux2.Rope(c, flux2.Positions(plain))
 				wantCos, _ := f.F32("rope.cos")
 				wantSin, _ := f.F32("rope.sin")
-				near(t, "cos", wantCos, cos, 1e-6)
-				near(t, "sin", wantSin, sin, 1e-6)
+				golden.Near(t, "cos", cos, wantCos, 1e-6)
+				golden.Near(t, "sin", sin, wantSin, 1e-6)
 			})
 		})
 	}
@@ -163,12 +153,8 @@ func TestTransformerGolden(t *testing.T) {
 // have no counterpart. The sinusoid has a test of its own, with its op.
 func compareActivations(t *testing.T, f *golden.File, c flux2.Config, r *recorder) {
 	var compared, left int
-	for _, name := range f.Names() {
-		act, ok := strings.CutPrefix(name, "act.")
-		if !ok {
-			continue
-		}
-		want, shape := f.F32(name)
+	for _, act := range f.Under("act.") {
+		want, shape := f.F32("act." + act)
 		switch {
 		case strings.HasSuffix(act, ".gate_fn") || act == "norm_out.norm" || act == "time_guidance_embed.time_proj" || strings.HasPrefix(act, "pos_embed"):
 			left++
@@ -182,7 +168,7 @@ func compareActivations(t *testing.T, f *golden.File, c flux2.Config, r *recorde
 		got, ok := activation(c, r, act, shape)
 		require.True(t, ok, "%s is not compared", act)
 		compared++
-		near(t, act, want, got, valueTol)
+		golden.Near(t, act, got, want, valueTol)
 	}
 	t.Logf("%d activations compared, %d have no counterpart", compared, left)
 	require.NotZero(t, compared)

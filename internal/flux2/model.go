@@ -123,7 +123,7 @@ func (m *Model) upload(dev gpu.Device, st gpu.Stream, s Shape) (rotation, error)
 		return rotation{}, err
 	}
 	st.Do(func() error {
-		cos, sin := m.cfg.rope(s)
+		cos, sin := m.cfg.rope(s.positions())
 		copy(tensor.New(host, 0, tensor.F32, rows, hd).Float32s(), cos)
 		copy(tensor.New(host, table, tensor.F32, rows, hd).Float32s(), sin)
 		return nil

@@ -15,6 +15,7 @@ import (
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
 	"longship/internal/flux2"
+	"longship/internal/golden"
 	"longship/internal/rng"
 )
 
@@ -250,11 +251,11 @@ func TestBatchEqualsItsItems(t *testing.T) {
 	}
 	const tol = 1e-6
 	require.InEpsilon(t, sum.loss, both.loss, tol)
-	near(t, "prediction", sum.pred, both.pred, tol)
-	near(t, "gradient of tokens", sum.in[0], both.in[0], 2*tol)
-	near(t, "gradient of text", sum.in[1], both.in[1], 2*tol)
+	golden.Near(t, "prediction", both.pred, sum.pred, tol)
+	golden.Near(t, "gradient of tokens", both.in[0], sum.in[0], 2*tol)
+	golden.Near(t, "gradient of text", both.in[1], sum.in[1], 2*tol)
 	for name, g := range sum.grads {
-		nearL2(t, name, g, both.grads[name], 2*tol)
+		golden.NearL2(t, name, both.grads[name], g, 2*tol)
 	}
 }
 

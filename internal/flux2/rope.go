@@ -55,15 +55,14 @@ func (s Shape) positions() [][axes]int {
 	return ids
 }
 
-// rope returns the rotation tables of a sequence, cos and sin [S, HeadDim].
-// Axis j has d = Axes[j] columns, in pairs; pair i of token t turns by
+// rope returns the rotation tables of tokens by their coordinates, cos and sin
+// [S, HeadDim]. Axis j has d = Axes[j] columns, in pairs; pair i of token t turns by
 //
-//	angle = id_t[j] · θ^(−2i/d),  i = 0..d/2−1
+//	angle = ids[t][j] · θ^(−2i/d),  i = 0..d/2−1
 //
 // computed in float64 and rounded to float32 at the end. Both columns of a pair
 // hold its value, and the axes follow each other.
-func (c Config) rope(s Shape) (cos, sin []float32) {
-	ids := s.positions()
+func (c Config) rope(ids [][axes]int) (cos, sin []float32) {
 	cos = make([]float32, 0, len(ids)*c.HeadDim)
 	sin = make([]float32, 0, len(ids)*c.HeadDim)
 	for _, id := range ids {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"longship/internal/dtype"
@@ -140,4 +142,74 @@ func integers[T int32 | uint16 | int8 | byte](s []T) []int64 {
 		out[i] = int64(v)
 	}
 	return out
+}
+
+// Under returns the names of the tensors that begin with prefix, without it,
+// sorted. None ends the test: a comparison with nothing would always pass.
+func (f *File) Under(prefix string) []string {
+	f.t.Helper()
+	var names []string
+	for _, name := range f.Names() {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			names = append(names, rest)
+		}
+	}
+	if len(names) == 0 {
+		f.t.Fatalf("%s: no tensor begins with %q", f.f.Path(), prefix)
+	}
+	return names
+}
+
+// Items returns the items of a float tensor [B, ...], and the shape of one.
+func (f *File) Items(name string) (items [][]float32, shape []int) {
+	f.t.Helper()
+	all, dims := f.F32(name)
+	n := len(all) / dims[0]
+	for i := range dims[0] {
+		items = append(items, all[i*n:(i+1)*n])
+	}
+	return items, dims[1:]
+}
+
+// Tokens returns images [B, C, h, w] as tokens [B, h·w, C].
+func (f *File) Tokens(name string) (data []float32, shape []int) {
+	f.t.Helper()
+	x, dims := f.F32(name)
+	b, c, n := dims[0], dims[1], dims[2]*dims[3]
+	data = make([]float32, len(x))
+	for i := range b {
+		for k := range c {
+			for p := range n {
+				data[(i*n+p)*c+k] = x[(i*c+k)*n+p]
+			}
+		}
+	}
+	return data, []int{b, n, c}
+}
+
+// Grids returns the grids (rows, columns) that token ids [B, N, 4] of one item
+// run through, in order: ids are (T, H, W, L), and each image has a T of its own.
+func (f *File) Grids(name string) (grids [][2]int, batch int) {
+	f.t.Helper()
+	ids, dims := f.I64(name)
+	last := int64(-1)
+	for ids = ids[:dims[1]*dims[2]]; len(ids) > 0; ids = ids[dims[2]:] {
+		if ids[0] != last {
+			last = ids[0]
+			grids = append(grids, [2]int{})
+		}
+		g := &grids[len(grids)-1]
+		g[0], g[1] = max(g[0], int(ids[1])+1), max(g[1], int(ids[2])+1)
+	}
+	return grids, dims[0]
+}
+
+// Number returns a number of the file's metadata.
+func (f *File) Number(key string) float64 {
+	f.t.Helper()
+	v, err := strconv.ParseFloat(f.Meta(key), 64)
+	if err != nil {
+		f.t.Fatalf("%s: metadata %q: %v", f.f.Path(), key, err)
+	}
+	return v
 }

@@ -17,10 +17,12 @@ func TestSchedulesMatchReference(t *testing.T) {
 		LR            []float64
 	}
 	golden.JSON(t, &cases, "golden", "lr_schedules.json")
+	compared := map[string]bool{}
 	for _, c := range cases {
 		if !slices.Contains(Schedules, c.Name) {
 			continue
 		}
+		compared[c.Name] = len(c.LR) > 0
 		t.Run(fmt.Sprintf("%s/%d of %d", c.Name, c.Warmup, c.Total), func(t *testing.T) {
 			s := Schedule{Name: c.Name, Base: c.BaseLR, Warmup: c.Warmup, Total: c.Total}
 			for k, want := range c.LR {
@@ -29,5 +31,10 @@ func TestSchedulesMatchReference(t *testing.T) {
 				}
 			}
 		})
+	}
+	for _, name := range Schedules {
+		if !compared[name] {
+			t.Errorf("the reference has no %s", name)
+		}
 	}
 }

@@ -242,6 +242,9 @@ func (t *Tower) embed(i int, p Prompt) error {
 		if err := table.Floats(row, id); err != nil {
 			return err
 		}
+		if i := slices.IndexFunc(row, func(v float32) bool { return v-v != 0 }); i >= 0 {
+			return table.Errorf(id, "row %d, of a token in use, holds %v: the file is broken, download it again", id, row[i])
+		}
 	}
 	if err := t.upload(x, host); err != nil {
 		return err

@@ -3,6 +3,8 @@ package texttower_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,6 +151,21 @@ func TestFaultsAreNamed(t *testing.T) {
 		require.ErrorContains(t, err, "layers.1.mlp.up_proj.weight")
 		require.ErrorContains(t, err, "model.safetensors")
 	})
+	t.Run("a token's row that is no number", func(t *testing.T) {
+		p, err := texttower.NewPrompter(golden.Path("tiny-klein", "tokenizer"), qwen3.Family(), 8)
+		require.NoError(t, err)
+		prompt := p.Prompt("a dog")
+		dir := copyTower(t, "tiny-klein", nil, func(name string, v []float32) []float32 {
+			if strings.HasSuffix(name, "embed_tokens.weight") {
+				v[(prompt.IDs[0]+1)*len(v)/vocabulary(t, "tiny-klein")-1] = float32(math.Inf(1))
+			}
+			return v
+		})
+		tower := load(t, open(t, dir), texttower.Options{QType: "bf8", Tokens: 8})
+		err = tower.Encode(t.Context(), []texttower.Prompt{prompt}, func(int, []float32) error { return nil })
+		require.ErrorContains(t, err, "embed_tokens.weight")
+		require.ErrorContains(t, err, fmt.Sprintf("row %d", prompt.IDs[0]))
+	})
 	t.Run("every missing tensor at once", func(t *testing.T) {
 		dir := copyTower(t, "tiny-klein", nil, func(name string, v []float32) []float32 {
 			if strings.Contains(name, "q_norm") {
@@ -168,7 +185,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		"an activation":         {func(c map[string]any) { c["hidden_act"] = "gelu" }, "hidden_act"},
 		"a missing size":        {func(c map[string]any) { delete(c, "hidden_size") }, "hidden_size"},
 		"a scaled rope":         {func(c map[string]any) { c["rope_scaling"] = map[string]any{"rope_type": "yarn"} }, "yarn"},
-		"heads that do not fit": {func(c map[string]any) { c["num_key_value_heads"] = 3 }, "key-value heads"},
+		"heads that do not fit": {func(c map[string]any) { c["num_key_value_heads"] = 1 + c["num_attention_heads"].(float64) }, "key-value heads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := texttower.Open(copyTower(t, "tiny-klein", c.change, nil), nil, mistral.Family(), qwen3.Family())
@@ -179,6 +196,10 @@ func TestFaultsAreNamed(t *testing.T) {
 		_, err := texttower.Open(golden.Path("tiny-klein", "text_encoder"), []int{99}, qwen3.Family())
 		require.ErrorContains(t, err, "hidden state 99")
 	})
+}
+
+func vocabulary(t *testing.T, model string) int {
+	return open(t, golden.Path(model, "text_encoder")).Config.Vocab
 }
 
 func TestDefaultLayers(t *testing.T) {

@@ -43,7 +43,11 @@ func (c *coder) load(ctx context.Context, f *Files, wanted func(name string) boo
 	}
 	defer host.Free()
 	c.net = net{groups: c.cfg.Groups, weights: map[string]tensor.Tensor{}}
-	for name, t := range layout.tensors {
+	for _, name := range f.bound.Names() {
+		t, ok := layout.tensors[name]
+		if !ok {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -53,6 +57,9 @@ func (c *coder) load(ctx context.Context, f *Files, wanted func(name string) boo
 		}
 		if name == runningVar {
 			for i, v := range values {
+				if v < 0 {
+					return f.bound.Weight(name).Errorf(i, "value %d is %v, which is no variance: the file is damaged, download it again", i, v)
+				}
 				values[i] = float32(math.Sqrt(float64(v) + c.cfg.BatchNormEps))
 			}
 		}

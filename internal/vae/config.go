@@ -67,10 +67,16 @@ func isVAEConfig(text []byte) bool {
 	return json.Unmarshal(text, &head) == nil && strings.HasPrefix(head.Class, "AutoencoderKL")
 }
 
+// maxResolutions keeps Scale, which doubles with each of them, a small number.
+const maxResolutions = 16
+
 func (c Config) validate() error {
 	var errs []error
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("autoencoder config: "+format, args...))
+	}
+	if len(c.Channels) > maxResolutions {
+		fault("block_out_channels has %d entries, more than %d", len(c.Channels), maxResolutions)
 	}
 	if len(c.Channels) == 0 || len(c.decoderChannels()) != len(c.Channels) {
 		fault("%d encoder and %d decoder resolutions: block_out_channels and decoder_block_out_channels must have the same length", len(c.Channels), len(c.decoderChannels()))

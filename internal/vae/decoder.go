@@ -84,7 +84,7 @@ func (n *net) denormalise(x, mean, std tensor.Tensor) tensor.Tensor {
 		ops.ChannelNorm{Y: x, X: x, Mean: mean, Std: std, Inverse: true},
 		ops.Patchify{Y: z, X: x, Inverse: true},
 	)
-	return z
+	return n.see("denormalised", z)
 }
 
 // decode maps a latent as the model has it, whole or in tiles.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,7 +93,21 @@ func TestFaultsAreNamed(t *testing.T) {
 		_, err = f.Encoder(t.Context(), device(t), 0)
 		require.ErrorContains(t, err, "quant_conv.weight")
 	})
+	t.Run("a variance below zero", func(t *testing.T) {
+		f, err := Open(change(func(name string, v []float32, shape []int) ([]float32, []int) {
+			if name == runningVar {
+				v[1] = -1
+			}
+			return v, shape
+		}))
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.Encoder(t.Context(), device(t), 0)
+		require.ErrorContains(t, err, runningVar)
+		require.ErrorContains(t, err, "no variance")
+	})
 	for name, c := range map[string]struct{ config, want string }{
+		"too many resolutions":           {`{"block_out_channels": [` + strings.Repeat("32,", 70) + `32]}`, "71 entries"},
 		"groups that do not divide":      {`{"norm_num_groups": 5}`, "5 groups"},
 		"another patch":                  {`{"patch_size": [1, 1]}`, "patch_size"},
 		"a decoder of another depth":     {`{"decoder_block_out_channels": [32]}`, "same length"},

@@ -73,7 +73,7 @@ func TestEmbeddingsAreThoseOfTheReference(t *testing.T) {
 	for precision, off := range map[string]float64{"f32": 1e-4, "bf16": 1. / 256} {
 		s := samplesOf("a caption")
 		s[0].Dropout = 0.1
-		got, _ := embed(t, dir, "tiny-klein", fmt.Sprintf("{cache: ./cache, qtype: none, precision: %s, max_length: %d}", precision, shape[1]), s...)
+		got, _ := embed(t, dir, "tiny-klein", fmt.Sprintf("{cache: ./cache, qtype: none, precision: %s, max_length: %d, layers: %s}", precision, shape[1], g.Meta("layers")), s...)
 		require.Len(t, got, 1)
 		require.Equal(t, shape[1], got[0].TextTokens)
 		require.Equal(t, shape[1:], got[0].TextDropped.Shape)
