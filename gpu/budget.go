@@ -18,8 +18,9 @@ import (
 // keeps this free of deadlocks: a stage that held one and waited for a second
 // could wait for itself. Safe for concurrent use.
 type Budget struct {
-	total int64
-	sem   *semaphore.Weighted
+	total  int64
+	beside int64
+	sem    *semaphore.Weighted
 
 	mu   sync.Mutex
 	held map[string]int64 // leases held or waited for, by stage
@@ -29,6 +30,16 @@ type Budget struct {
 func NewBudget(total int64) *Budget {
 	return &Budget{total: total, sem: semaphore.NewWeighted(total), held: map[string]int64{}}
 }
+
+// Beside says that bytes of the card are taken outside the budget: context,
+// libraries. It is called before the budget is shared.
+func (b *Budget) Beside(bytes int64) *Budget {
+	b.beside = bytes
+	return b
+}
+
+// Cap returns the limit of the card (`vram`) that leaves a budget of bytes.
+func (b *Budget) Cap(bytes int64) int64 { return bytes + b.beside }
 
 // Total returns the bytes of the whole budget.
 func (b *Budget) Total() int64 { return b.total }

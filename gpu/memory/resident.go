@@ -117,15 +117,4 @@ func (l *layout) Acquire(block int) (Params, error) { return l.blocks[block], ni
 // Release is not needed here.
 func (l *layout) Release(int) {}
 
-// Planner is implemented by Sources that can say how their weights are shaped
-// without their memory.
-type Planner interface{ Layout() Source }
-
-// Layout returns the same weights without memory.
-func (s *Streamer) Layout() Source { return Layout(s.set) }
-
-var (
-	_ Source  = (*Resident)(nil)
-	_ Planner = (*Resident)(nil)
-	_ Planner = (*Streamer)(nil)
-)
+var _ Source = (*Resident)(nil)

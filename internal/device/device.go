@@ -75,7 +75,15 @@ func share(env *pipeline.Env, dev gpu.Device, ours bool) (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shared{dev: dev, ours: ours, budget: gpu.NewBudget(total)}, nil
+	var beside int64
+	if card, ok := dev.(gpu.MemReporter); ok {
+		m, err := card.MemInfo()
+		if err != nil {
+			return nil, err
+		}
+		beside = m.Own + growth
+	}
+	return &shared{dev: dev, ours: ours, budget: gpu.NewBudget(total).Beside(beside)}, nil
 }
 
 // Choose opens the device of a name, as Open does; parameters counts the model's.

@@ -64,9 +64,12 @@ type Source interface {
 	Config() []byte
 	// BaseIdentity names the base weights and their quantisation (memory.WeightSet.Source).
 	BaseIdentity() string
-	// Weights returns the streamer bound to the compute stream that will read
-	// them. Called once.
-	Weights(compute gpu.Stream) (memory.Source, error)
+	// Layout returns the weights as they are shaped and typed, without memory.
+	Layout() memory.Source
+	// Weights loads the weights into what of the device is left beside taken, the
+	// bytes that the caller takes of it for the whole run, and binds them to the
+	// compute stream that will read them. Called once.
+	Weights(ctx context.Context, compute gpu.Stream, taken int64) (memory.Source, error)
 	// Shapes lists every shape that a batch of this run, validation included,
 	// can have, so that memory is planned before the first step.
 	Shapes() []Shape

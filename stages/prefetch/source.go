@@ -15,7 +15,7 @@ import (
 type source struct {
 	dev        gpu.Device
 	set        *memory.WeightSet
-	streamer   *memory.Streamer
+	load       func(ctx context.Context, taken int64) (*memory.Streamer, error)
 	bound      bool
 	shapes     []port.Shape
 	dataset    []string
@@ -31,13 +31,21 @@ func (s *source) Shapes() []port.Shape { return s.shapes }
 func (s *source) Dataset() []string    { return s.dataset }
 func (s *source) Validation() int      { return len(s.validation) }
 
-func (s *source) Weights(compute gpu.Stream) (memory.Source, error) {
+// Layout returns the weights without memory.
+func (s *source) Layout() memory.Source { return memory.Layout(s.set) }
+
+// Weights plans what stays on the device, and loads.
+func (s *source) Weights(ctx context.Context, compute gpu.Stream, taken int64) (memory.Source, error) {
 	if s.bound {
 		return nil, fmt.Errorf("the weights are bound to a compute stream already")
 	}
 	s.bound = true
-	s.streamer.Bind(compute)
-	return s.streamer, nil
+	streamer, err := s.load(ctx, taken)
+	if err != nil {
+		return nil, err
+	}
+	streamer.Bind(compute)
+	return streamer, nil
 }
 
 // LoadValidation stages validation sample i; its caption is never dropped.

@@ -184,8 +184,9 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 	if src.stager, err = stream("validation inputs"); err != nil {
 		return fail(err)
 	}
-	if src.streamer, err = s.load(ctx, dev, set); err != nil {
-		return fail(err)
+	batches := int64(len(slots)+1) * bytes
+	src.load = func(ctx context.Context, taken int64) (*memory.Streamer, error) {
+		return s.load(ctx, dev, set, budget, batches+taken)
 	}
 	return src, st, slots, nil
 }
@@ -238,13 +239,16 @@ func present(ctx context.Context, stores map[string]*cache.Store, samples []*por
 	return nil
 }
 
-// load brings the weights to the device and into pinned memory.
-func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet) (*memory.Streamer, error) {
-	share, err := s.share(dev)
+// load brings the weights to the device and into pinned memory, beside taken
+// bytes of the budget that are others'. It runs on train's goroutine, while this
+// stage does nothing but serve batches.
+func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet, budget *gpu.Budget, taken int64) (*memory.Streamer, error) {
+	ctx, cancel := s.set.Env.UntilStopped(ctx)
+	defer cancel()
+	streamed, err := s.residency(set, budget, taken)
 	if err != nil {
 		return nil, err
 	}
-	streamed := memory.Spread(set.Units, share)
 	part, all := memory.Streamed(set.Units, streamed)
 	start := time.Now()
 	streamer, err := memory.NewStreamer(ctx, dev, set, memory.Options{
@@ -255,28 +259,41 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet)
 		return nil, err
 	}
 	s.onClose(streamer.Close)
-	s.set.Log.Info("weights are in place", "units", len(set.Units), "streamed_mib", part>>20, "of_mib", all>>20, "seconds", time.Since(start).Seconds())
+	s.set.Log.Info("weights are in place", "units", len(set.Units), "streamed_mib", part>>20, "of_mib", all>>20,
+		"device_mib", (taken+memory.Footprint(set.Outer, set.Units, streamed, s.cfg.Ring))>>20, "seconds", time.Since(start).Seconds())
 	s.set.Summarise("streamed", fmt.Sprintf("%.0f %% of %.1f MiB of block weights", 100*float64(part)/float64(max(all, 1)), float64(all)/(1<<20)))
 	return streamer, nil
 }
 
-// share returns the share of the weights' bytes to stream to a device.
-func (s *stage) share(dev gpu.Device) (float64, error) {
+// residency says which units are streamed so that they fit into a budget of
+// which taken bytes are others'.
+func (s *stage) residency(set *memory.WeightSet, budget *gpu.Budget, taken int64) ([]bool, error) {
 	share, auto, err := s.cfg.share()
-	if err == nil && auto && dev.Info().Kind != "cpu" {
-		err = &pipeline.FieldError{Path: "offload", Msg: "auto is planned for the CPU device only; give a share of bytes, 0 to 1"}
-	}
-	return share, err
-}
-
-// Check opens the device and sees whether the offload can be planned for it.
-func (s *stage) Check(ctx context.Context) error {
-	dev, _, err := device.Open(ctx, s.set.Env)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = s.share(dev)
-	return err
+	room := budget.Total() - taken
+	streamed, err := memory.Fit(set.Outer, set.Units, s.cfg.Ring, room)
+	if none := (*memory.NoRoomError)(nil); errors.As(err, &none) {
+		return nil, &pipeline.HeadError{Path: "vram", Err: fmt.Errorf(
+			"too little for this run: the smallest that can work is %s; or take a smaller resolution, rank or batch: %w",
+			mib(budget.Cap(taken+none.Least)), err)}
+	}
+	if auto || err != nil {
+		return streamed, err
+	}
+	forced := memory.Spread(set.Units, share)
+	if need := memory.Footprint(set.Outer, set.Units, forced, s.cfg.Ring); need > room {
+		near, err := memory.Nearest(set.Outer, set.Units, s.cfg.Ring, room, share)
+		if err != nil { // only less fits: the ring is larger than a few units
+			part, all := memory.Streamed(set.Units, streamed)
+			near = float64(part) / float64(all)
+		}
+		return nil, &pipeline.HeadError{Path: "vram", Err: fmt.Errorf(
+			"offload %s does not fit: at least %s are needed for it; the nearest share that fits is %.3g",
+			s.cfg.Offload, mib(budget.Cap(taken+need)), near)}
+	}
+	return forced, nil
 }
 
 // serve stages batch after batch until train takes no more.
@@ -316,6 +333,9 @@ func (s *stage) serve(ctx context.Context, src *source, st *stager, slots []*slo
 		}
 	}
 }
+
+// mib writes a number of bytes as vram takes it, rounded up.
+func mib(bytes int64) string { return fmt.Sprintf("%dMiB", (bytes+1<<20-1)>>20) }
 
 func (s *stage) onClose(fn func() error) { s.closers = append(s.closers, fn) }
 

@@ -25,19 +25,37 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const f32 = tensor.F32
 
 // source makes the weights that a trainer reads, on its device.
-type source func(dev gpu.Device, compute gpu.Stream) (src memory.Source, stop func() error, err error)
+type source struct {
+	set  *memory.WeightSet
+	open func(dev gpu.Device, compute gpu.Stream) (src memory.Source, stop func() error, err error)
+}
+
+// testSource is the source of one trainer.
+type testSource struct {
+	source
+	dev  gpu.Device
+	stop func() error
+}
+
+func (s *testSource) Device() gpu.Device    { return s.dev }
+func (s *testSource) Layout() memory.Source { return memory.Layout(s.set) }
+
+func (s *testSource) Weights(_ context.Context, compute gpu.Stream, _ int64) (src memory.Source, err error) {
+	src, s.stop, err = s.open(s.dev, compute)
+	return src, err
+}
 
 // resident keeps all weights on the device.
 func resident(t testing.TB, set *memory.WeightSet) source {
-	return func(dev gpu.Device, _ gpu.Stream) (memory.Source, func() error, error) {
+	return source{set, func(dev gpu.Device, _ gpu.Stream) (memory.Source, func() error, error) {
 		r, err := memory.NewResident(context.Background(), dev, set)
 		return r, r.Close, err
-	}
+	}}
 }
 
 // streamed keeps no block on the device.
 func streamed(t testing.TB, set *memory.WeightSet) source {
-	return func(dev gpu.Device, compute gpu.Stream) (memory.Source, func() error, error) {
+	return source{set, func(dev gpu.Device, compute gpu.Stream) (memory.Source, func() error, error) {
 		s, err := memory.NewStreamer(context.Background(), dev, set, memory.Options{
 			Streamed: memory.Spread(set.Units, 1), Slots: memory.MinSlots})
 		if err != nil {
@@ -45,7 +63,7 @@ func streamed(t testing.TB, set *memory.WeightSet) source {
 		}
 		s.Bind(compute)
 		return s, s.Close, nil
-	}
+	}}
 }
 
 // newTestTrainer builds a trainer on a CPU device of its own.
@@ -53,17 +71,13 @@ func newTestTrainer(t testing.TB, p plan, from source) *trainer {
 	t.Helper()
 	dev, err := cpu.New()
 	require.NoError(t, err)
-	var stop func() error
-	tr, err := newTrainer(p, dev, func(compute gpu.Stream) (memory.Source, error) {
-		src, s, err := from(dev, compute)
-		stop = s
-		return src, err
-	})
+	src := &testSource{source: from, dev: dev}
+	tr, err := newTrainer(context.Background(), p, src)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, tr.close())
 		require.NoError(t, tr.close(), "closed twice")
-		require.NoError(t, stop())
+		require.NoError(t, src.stop())
 		require.NoError(t, dev.Close())
 	})
 	return tr

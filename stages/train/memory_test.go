@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"longship/gpu"
-	"longship/gpu/memory"
 	"longship/internal/adapter"
 	"longship/internal/flow"
 	"longship/internal/optim"
@@ -30,6 +29,14 @@ func (d *counting) AllocHost(n int64) (gpu.Buffer, error) {
 	return d.Device.AllocHost(n)
 }
 
+// metered is a source on another device.
+type metered struct {
+	*fakeSource
+	on gpu.Device
+}
+
+func (m metered) Device() gpu.Device { return m.on }
+
 // The workspace that the dry run finds is enough for every shape, and nothing
 // else is taken in a step or a validation.
 func TestNothingIsTakenInAStep(t *testing.T) {
@@ -38,12 +45,12 @@ func TestNothingIsTakenInAStep(t *testing.T) {
 		dev := &counting{Device: s.dev}
 		targets, err := adapter.Select(s.model.Modules(), nil, nil)
 		require.NoError(t, err)
-		tr, err := newTrainer(plan{
+		tr, err := newTrainer(t.Context(), plan{
 			model: s.model, shapes: s.Shapes(), layers: adapter.Layers(targets, 4, 4), init: adapter.Gaussian,
 			timesteps: flow.Timesteps{Type: flow.Shift, ContentOrStyle: flow.Style, Max: flow.Steps - 1},
 			guidance:  1, micros: 1, scope: scopeNone, emaDecay: 0.9, keep: keep, act: f32, validation: 1,
 			optimizer: optim.Config{Name: optim.AdamW8bit, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},
-		}, dev, func(compute gpu.Stream) (memory.Source, error) { return s.Weights(compute) })
+		}, metered{s, dev})
 		require.NoError(t, err)
 		before := dev.taken
 		require.Positive(t, before)

@@ -70,8 +70,10 @@ func (s *fakeSource) Config() []byte       { return s.model.JSON() }
 func (s *fakeSource) BaseIdentity() string { return s.base }
 func (s *fakeSource) Validation() int      { return s.val }
 
-func (s *fakeSource) Weights(compute gpu.Stream) (memory.Source, error) {
-	src, stop, err := s.from(s.dev, compute)
+func (s *fakeSource) Layout() memory.Source { return memory.Layout(s.from.set) }
+
+func (s *fakeSource) Weights(_ context.Context, compute gpu.Stream, _ int64) (memory.Source, error) {
+	src, stop, err := s.from.open(s.dev, compute)
 	s.stop = stop
 	return src, err
 }

@@ -98,7 +98,7 @@ func (s *stage) train(ctx context.Context, from *runstate.Checkpoint, first *por
 	if err := l.compare(from); err != nil {
 		return err
 	}
-	if s.trainer, err = newTrainer(p, first.Source.Device(), first.Source.Weights); err != nil {
+	if s.trainer, err = newTrainer(ctx, p, first.Source); err != nil {
 		return err
 	}
 	l.t = s.trainer

@@ -61,36 +61,34 @@ type trainer struct {
 }
 
 // newTrainer takes the memory and sets the adapter to its starting values.
-func newTrainer(p plan, dev gpu.Device, weights func(compute gpu.Stream) (memory.Source, error)) (*trainer, error) {
+func newTrainer(ctx context.Context, p plan, source weightSource) (*trainer, error) {
+	dev := &meter{Device: source.Device()}
 	t := &trainer{plan: p, dev: dev}
-	if err := t.build(weights); err != nil {
+	if err := t.build(ctx, dev, source); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil
 }
 
-func (t *trainer) build(weights func(gpu.Stream) (memory.Source, error)) (err error) {
+// weightSource is what a trainer takes of a port.Source.
+type weightSource interface {
+	Device() gpu.Device
+	Layout() memory.Source
+	Weights(ctx context.Context, compute gpu.Stream, taken int64) (memory.Source, error)
+}
+
+// build takes the trainer's own memory, and then the weights into what is left.
+func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (err error) {
 	if t.compute, err = t.dev.NewStream("compute"); err != nil {
 		return err
 	}
 	t.onClose(func() error { _ = t.compute.Close(); return nil }) // its failure was Run's error
-	source, err := weights(t.compute)
-	if err != nil {
-		return err
-	}
 	t.ctx = &ops.Ctx{Stream: t.compute, Act: t.act}
 	if t.set, err = adapter.New(t.dev, t.plan.model.Blocks(), t.layers); err != nil {
 		return err
 	}
 	t.onClose(t.set.Close)
 	if err := t.set.Init(t.compute, t.seed, t.init); err != nil {
-		return err
-	}
-	if t.model, err = flux2.New(t.plan.model, source, t.set); err != nil {
-		return err
-	}
-	t.onClose(t.model.Close)
-	if err := t.model.Prepare(t.dev, t.compute, modelShapes(t.shapes)...); err != nil {
 		return err
 	}
 	if err := t.buildUpdate(); err != nil {
@@ -103,7 +101,22 @@ func (t *trainer) build(weights func(gpu.Stream) (memory.Source, error)) (err er
 	if err := t.buildGuidance(); err != nil {
 		return err
 	}
-	return t.buildWorkspace(source)
+	tables, err := t.buildWorkspace(source.Layout())
+	if err != nil {
+		return err
+	}
+	weights, err := source.Weights(ctx, t.compute, dev.bytes+tables)
+	if err != nil {
+		return err
+	}
+	if t.model, err = flux2.New(t.plan.model, weights, t.set); err != nil {
+		return err
+	}
+	t.onClose(t.model.Close)
+	if err := t.model.Prepare(t.dev, t.compute, modelShapes(t.shapes)...); err != nil {
+		return err
+	}
+	return t.compute.Sync()
 }
 
 // buildUpdate takes what turns gradients into an update.
@@ -160,19 +173,19 @@ func (t *trainer) buildGuidance() error {
 }
 
 // buildWorkspace finds out by a dry run over every shape how much the largest
-// pass takes, and takes it as one slab.
-func (t *trainer) buildWorkspace(source memory.Source) error {
-	var err error
-	if t.slab, err = t.measure(source); err != nil {
-		return fmt.Errorf("plan the workspace: %w", err)
+// pass takes, and takes it as one slab. It returns the bytes that the model's
+// tables will take.
+func (t *trainer) buildWorkspace(layout memory.Source) (tables int64, err error) {
+	if t.slab, tables, err = t.measure(layout); err != nil {
+		return 0, fmt.Errorf("plan the workspace: %w", err)
 	}
 	slab, err := t.dev.Alloc(t.slab)
 	if err != nil {
-		return fmt.Errorf("workspace of %d MiB for activations: %w", t.slab>>20, err)
+		return 0, fmt.Errorf("workspace of %d MiB for activations: %w", t.slab>>20, err)
 	}
 	t.onClose(slab.Free)
 	t.ctx.Arena = tensor.NewArena(slab, t.compute.Fail)
-	return t.compute.Sync()
+	return tables, nil
 }
 
 // inside says whether blocks are updated inside the backward pass.

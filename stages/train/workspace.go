@@ -1,8 +1,6 @@
 package train
 
 import (
-	"fmt"
-
 	"longship/gpu"
 	"longship/gpu/memory"
 	"longship/gpu/ops"
@@ -11,40 +9,59 @@ import (
 	"longship/stages/port"
 )
 
-// measure returns the bytes of workspace that a pass over the largest of the
-// run's shapes takes: the passes themselves, run on a device that does nothing.
-func (t *trainer) measure(source memory.Source) (int64, error) {
-	planner, ok := source.(memory.Planner)
-	if !ok {
-		return 0, fmt.Errorf("a source of type %T does not say how its weights are shaped", source)
+// meter is a device that adds up what is taken of its memory.
+type meter struct {
+	gpu.Device
+	bytes int64
+}
+
+// allocation is what a card's memory is given out in.
+const allocation = 2 << 20
+
+// Alloc takes memory and counts it, on a card in whole allocations.
+func (m *meter) Alloc(bytes int64) (gpu.Buffer, error) {
+	b, err := m.Device.Alloc(bytes)
+	if err != nil {
+		return nil, err
 	}
-	dev := gpu.NewDiscard()
+	if _, card := m.Device.(gpu.MemReporter); card && bytes >= allocation/2 {
+		bytes = (bytes + allocation - 1) / allocation * allocation
+	}
+	m.bytes += bytes
+	return b, nil
+}
+
+// measure returns the bytes of workspace that a pass over the largest of the
+// run's shapes takes, and those of the model's tables: the passes themselves,
+// run on a device that does nothing.
+func (t *trainer) measure(layout memory.Source) (workspace, tables int64, err error) {
+	dev := &meter{Device: gpu.NewDiscard()}
 	stream, err := dev.NewStream("dry run")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	arena := tensor.MeasuringArena()
 	dry := *t
 	dry.compute = stream
 	dry.ctx = &ops.Ctx{Stream: stream, Arena: arena, Act: t.act}
-	if dry.model, err = flux2.New(t.plan.model, planner.Layout(), t.set); err != nil {
-		return 0, err
+	if dry.model, err = flux2.New(t.plan.model, layout, t.set); err != nil {
+		return 0, 0, err
 	}
 	if err := dry.model.Prepare(dev, stream, modelShapes(t.shapes)...); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, sh := range t.shapes {
 		b := blank(sh, t.plan.model)
 		d, _ := t.draws.layout(nil, sh)
 		d.slot = &drawSlot{}
 		if err := dry.micro(b, &d, 0, false, 0); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if err := dry.forward(b, &d, dry.board.loss(0), dry.board.loss(0)); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return arena.Peak(), stream.Sync()
+	return arena.Peak(), dev.bytes, stream.Sync()
 }
 
 // blank is a batch of a shape without memory.

@@ -1,0 +1,52 @@
+package prefetch
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"longship/gpu"
+	"longship/gpu/memory"
+	"longship/pipeline"
+)
+
+// What is streamed is planned into the budget; what cannot fit is refused with
+// what can.
+func TestResidency(t *testing.T) {
+	const mib = 1 << 20
+	set := &memory.WeightSet{Outer: memory.Unit{Bytes: 2 * mib}}
+	for range 10 {
+		set.Units = append(set.Units, memory.Unit{Bytes: 10 * mib})
+	}
+	const taken, beside = 20 * mib, 7 * mib
+	for name, c := range map[string]struct {
+		offload  string
+		total    int64
+		streamed int64 // units
+		fault    string
+	}{
+		"auto, all fits":      {"auto", 122 * mib, 0, ""},
+		"auto, one byte less": {"auto", 122*mib - 1, 4, ""},
+		"auto, the least":     {"auto", 52 * mib, 10, ""},
+		"auto, too little":    {"auto", 52*mib - 1, 0, "the smallest that can work is 59MiB"},
+		"forced":              {"0.5", 122 * mib, 5, ""},
+		"forced, too little":  {"0.5", 60*mib - 1, 0, "offload 0.5 does not fit: at least 109MiB are needed for it; the nearest share that fits is 1"},
+		"forced, nearest":     {"0.5", 82 * mib, 0, "the nearest share that fits is 0.7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &stage{cfg: Config{Offload: c.offload, Ring: 3}}
+			streamed, err := s.residency(set, gpu.NewBudget(c.total).Beside(beside), taken)
+			if c.fault != "" {
+				var head *pipeline.HeadError
+				require.ErrorAs(t, err, &head)
+				require.Equal(t, "vram", head.Path)
+				require.ErrorContains(t, err, c.fault)
+				return
+			}
+			require.NoError(t, err)
+			part, _ := memory.Streamed(set.Units, streamed)
+			require.Equal(t, c.streamed, part/(10*mib), fmt.Sprint(streamed))
+		})
+	}
+}
