@@ -16,11 +16,7 @@ import (
 // One training pass of a model of the quickstart's size: width 128, one double
 // and two single blocks, 64 image and 64 text tokens, rank 16.
 func BenchmarkTrainQuickstart(b *testing.B) {
-	for _, keep := range []bool{false, true} {
-		name := "recompute"
-		if keep {
-			name = "keep"
-		}
+	for name, keep := range keeps {
 		b.Run(name, func(b *testing.B) {
 			h, c := newHost(b), smallConfig()
 			shape := flux2.Shape{B: 1, H: 8, W: 8, L: 64}

@@ -59,15 +59,18 @@ func (s *stream) bind(p memory.Params) error {
 	return errors.Join(s.query.bind(p, s.headDim), s.key.bind(p, s.headDim), s.qkv.bind(p), s.proj.bind(p), s.mlpIn.bind(p), s.mlpOut.bind(p))
 }
 
-func (b *doubleBlock) forward(p *pass, out, in residual) {
+func (b *doubleBlock) forward(p *pass, out, in residual, at kept) {
 	rows, d := p.shape.B*p.shape.Sequence(), p.width
 	b.txt.project(p, in.txt, p.mod.txt[0]) // [B·L, 3D]
 	b.img.project(p, in.img, p.mod.img[0]) // [B·N, 3D]
 
 	a := &b.attn
-	a.q, a.k, a.v, a.o = p.c.New(rows, d), p.c.New(rows, d), p.c.New(rows, d), p.c.New(rows, d)
+	a.q, a.k, a.v = p.c.New(rows, d), p.c.New(rows, d), p.c.New(rows, d)
+	if !at.o.Valid() {
+		a.o = p.c.New(rows, d)
+	}
 	b.joinHeads(p)
-	a.forward(p)
+	a.forward(p, at)
 
 	b.txt.o, b.img.o = p.c.New(in.txt.Rows(), d), p.c.New(in.img.Rows(), d)
 	p.c.Run(ops.Split{A: b.txt.o, B: b.img.o, X: a.o, Batch: p.shape.B})

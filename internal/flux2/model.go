@@ -37,7 +37,8 @@ type block interface {
 	bind(p memory.Params) error
 	// forward assigns the block's output and keeps, in the arena and the block,
 	// what backward needs. With the zero residual as out it only does the latter.
-	forward(p *pass, out, in residual)
+	// What its attention computes lies in at, where that is given.
+	forward(p *pass, out, in residual, at kept)
 	// backward turns d, the gradient of the output, into that of the input; the
 	// latter only where inputs is set. It adds to the gradients of adapters.
 	backward(p *pass, d residual, inputs bool)

@@ -111,14 +111,23 @@ func (h *host) pass(m *flux2.Model, ctx *ops.Ctx, in flux2.Input, target tensor.
 	return r
 }
 
+// keeps are the ways to keep activations.
+var keeps = map[string]flux2.Keep{"input": flux2.KeepInput, "attention": flux2.KeepAttention, "all": flux2.KeepAll}
+
 func TestRecomputedEqualsKept(t *testing.T) {
 	h, c := newHost(t), tiny()
 	set := h.loras(c, 3)
 	m := h.model(c, weightSet(c, tensor.E5M2, random), set, tinyShape)
 	in, target := h.input(c, tinyShape)
 	ctx := h.ctx(64 << 20)
-	want := h.pass(m, ctx, in, target, set, flux2.TrainOptions{Keep: true})
-	require.Equal(t, want, h.pass(m, ctx, in, target, set, flux2.TrainOptions{}))
+	options := func(keep flux2.Keep) flux2.TrainOptions {
+		return flux2.TrainOptions{Keep: keep, Inputs: flux2.InputGrads{
+			Tokens: h.tensor(nil, in.Tokens.Shape...), Text: h.tensor(nil, in.Text.Shape...)}}
+	}
+	want := h.pass(m, ctx, in, target, set, options(flux2.KeepAll))
+	for name, keep := range keeps {
+		require.Equal(t, want, h.pass(m, ctx, in, target, set, options(keep)), name)
+	}
 
 	pred := h.tensor(nil, target.Shape...)
 	require.NoError(t, m.Forward(ctx, in, pred))
@@ -149,7 +158,7 @@ func TestStreamedEqualsResident(t *testing.T) {
 	ctx := h.ctx(64 << 20)
 	want := h.pass(h.model(c, ws, set, tinyShape), ctx, in, target, set, flux2.TrainOptions{})
 	for _, share := range []float64{0, 0.5, 1} {
-		for _, keep := range []bool{false, true} {
+		for _, keep := range keeps {
 			for _, announced := range []bool{false, true} {
 				t.Run(fmt.Sprintf("share %v keep %v announced %v", share, keep, announced), func(t *testing.T) {
 					s, err := memory.NewStreamer(context.Background(), h.dev, ws, memory.Options{Streamed: memory.Spread(ws.Units, share)})

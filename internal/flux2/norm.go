@@ -65,12 +65,20 @@ func (n *headNorm) backward(p *pass, d tensor.Tensor) {
 // attention is full attention of all tokens of a sample to each other.
 type attention struct {
 	q, k, v, o tensor.Tensor // [B·S, D]
-	lse        tensor.Tensor // kept: [B, H, S]
+	lse        tensor.Tensor // [B, H, S]
 }
 
-// forward assigns o from q, k and v.
-func (a *attention) forward(p *pass) {
-	a.lse = p.c.NewF32(p.shape.B, p.heads, p.shape.Sequence())
+// forward assigns o from q, k and v. Where its result is kept, o and lse are
+// there, and nothing is computed once it has been.
+func (a *attention) forward(p *pass, at kept) {
+	if at.o.Valid() {
+		a.o, a.lse = at.o, at.lse
+	} else {
+		a.lse = p.c.NewF32(p.shape.B, p.heads, p.shape.Sequence())
+	}
+	if at.done {
+		return
+	}
 	p.c.Run(ops.Attention{O: a.o, Q: a.q, K: a.k, V: a.v, LSE: a.lse, Batch: p.shape.B, Heads: p.heads})
 }
 

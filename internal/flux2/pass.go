@@ -74,17 +74,17 @@ func (m *Model) newStreams(p *pass) residual {
 
 // run queues block i's forward pass, and joins the streams after the last
 // double block. It keeps what the block keeps.
-func (m *Model) run(p *pass, i int, out, in residual) error {
+func (m *Model) run(p *pass, i int, out, in residual, at kept) error {
 	if err := m.acquire(i); err != nil {
 		return err
 	}
 	if i == m.cfg.DoubleBlocks-1 {
 		streams := m.newStreams(p)
-		m.blocks[i].forward(p, streams, in)
+		m.blocks[i].forward(p, streams, in, at)
 		m.probeStreams(p, i, streams)
 		p.c.Run(ops.Concat{Y: out.all, A: streams.txt, B: streams.img, Batch: p.shape.B})
 	} else {
-		m.blocks[i].forward(p, out, in)
+		m.blocks[i].forward(p, out, in, at)
 		m.probeStreams(p, i, out)
 	}
 	m.weights.Release(i)

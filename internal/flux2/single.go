@@ -41,7 +41,7 @@ func (b *singleBlock) bind(p memory.Params) error {
 	return errors.Join(b.query.bind(p, b.headDim), b.key.bind(p, b.headDim), b.linear1.bind(p), b.linear2.bind(p))
 }
 
-func (b *singleBlock) forward(p *pass, out, in residual) {
+func (b *singleBlock) forward(p *pass, out, in residual, at kept) {
 	x := in.all // [B·S, D]
 	rows, d := x.Rows(), p.width
 	b.xm = b.norm.forward(p, x, p.mod.single)
@@ -51,12 +51,16 @@ func (b *singleBlock) forward(p *pass, out, in residual) {
 
 	a := &b.attn
 	q, k, v := heads(p, b.p)
-	a.q, a.k, a.v, a.o = p.c.New(rows, d), p.c.New(rows, d), v, b.both.ColRange(0, d)
+	o := b.both.ColRange(0, d)
+	a.q, a.k, a.v, a.o = p.c.New(rows, d), p.c.New(rows, d), v, o
 	b.query.reserve(p, rows)
 	b.key.reserve(p, rows)
 	b.query.forward(p, a.q, q, p.rope)
 	b.key.forward(p, a.k, k, p.rope)
-	a.forward(p)
+	a.forward(p, at)
+	if at.o.Valid() {
+		p.c.Run(ops.Copy{Y: o, X: at.o})
+	}
 
 	gate, up := b.gateUp(p, b.p)
 	p.c.Run(ops.SwiGLU{Y: b.both.ColRange(d, d+p.inner), Gate: gate, Up: up})

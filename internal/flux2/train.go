@@ -13,9 +13,8 @@ type Loss func(c *ops.Ctx, pred, dpred tensor.Tensor)
 // TrainOptions say how a training pass is run. They change no result but by
 // what is asked for.
 type TrainOptions struct {
-	// Keep keeps the activations of all blocks for the backward pass. Without it
-	// only each block's input is kept and the rest is computed again.
-	Keep bool
+	// Keep is what is kept of the blocks for the backward pass.
+	Keep Keep
 	// After, where set, is called when all work of a block's backward pass is
 	// queued: its adapter's gradients are complete and nothing reads its values
 	// any more. Blocks come in reverse order.
@@ -61,7 +60,7 @@ func (m *Model) Forward(c *ops.Ctx, in Input, pred tensor.Tensor) error {
 	m.outer.embed(p, turn(0), in)
 	for i := range m.blocks {
 		release := c.Scope()
-		if err := m.run(p, i, turn(i+1), turn(i)); err != nil {
+		if err := m.run(p, i, turn(i+1), turn(i), kept{}); err != nil {
 			return err
 		}
 		release()
@@ -74,9 +73,9 @@ func (m *Model) Forward(c *ops.Ctx, in Input, pred tensor.Tensor) error {
 // gradients of the adapter. It goes no deeper than the lowest block with
 // something to train.
 //
-// The arena holds, from below: modulations, every block's input, prediction and
-// gradients, and on top what one block keeps and its backward pass needs. The
-// last block is not computed twice.
+// The arena holds, from below: modulations, prediction and gradients, every
+// block's input (and attention, where that is kept), and on top what one block
+// keeps and its backward pass needs. The last block is not computed twice.
 func (m *Model) Train(c *ops.Ctx, in Input, loss Loss, opt TrainOptions) error {
 	defer c.Scope()()
 	p, err := m.begin(c, in)
@@ -89,37 +88,41 @@ func (m *Model) Train(c *ops.Ctx, in Input, loss Loss, opt TrainOptions) error {
 	dpred := c.New(pred.Shape...)
 	d := m.newResidual(p, n)
 	inputs := make([]residual, n+1)
+	attentions := make([]kept, n)
+	lowest := m.lowest(opt)
 	inputs[0] = m.newResidual(p, 0)
 	m.outer.embed(p, inputs[0], in)
 	var top func()
 	for i := range n {
 		inputs[i+1] = m.newResidual(p, i+1)
+		if opt.Keep == KeepAttention && i >= lowest && i < n-1 {
+			attentions[i] = newKept(p)
+		}
 		release := c.Scope()
-		if err := m.run(p, i, inputs[i+1], inputs[i]); err != nil {
+		if err := m.run(p, i, inputs[i+1], inputs[i], attentions[i]); err != nil {
 			return err
 		}
 		switch {
 		case i == n-1:
 			top = release
-		case !opt.Keep:
+		case opt.Keep != KeepAll:
 			release()
 		}
 	}
 
 	m.lossAndHead(p, pred, dpred, d, inputs[n], loss)
 
-	lowest := m.lowest(opt)
 	for i := n - 1; i >= lowest; i-- {
 		if i == m.cfg.DoubleBlocks-1 {
 			streams := m.newStreams(p)
 			c.Run(ops.Split{A: streams.txt, B: streams.img, X: d.all, Batch: p.shape.B})
 			d = streams
 		}
-		again := !opt.Keep && i < n-1
-		if err := m.runBackward(p, i, d, inputs[i], again, i > lowest || opt.Inputs.wanted()); err != nil {
+		again := opt.Keep != KeepAll && i < n-1
+		if err := m.runBackward(p, i, d, inputs[i], attentions[i].again(), again, i > lowest || opt.Inputs.wanted()); err != nil {
 			return err
 		}
-		if i == n-1 && !opt.Keep {
+		if i == n-1 && opt.Keep != KeepAll {
 			top()
 		}
 		if opt.After != nil {
@@ -146,14 +149,14 @@ func (m *Model) lossAndHead(p *pass, pred, dpred tensor.Tensor, d, out residual,
 }
 
 // runBackward queues block i's backward pass, its forward pass before it where
-// nothing was kept.
-func (m *Model) runBackward(p *pass, i int, d, in residual, again, inputs bool) error {
+// not all was kept.
+func (m *Model) runBackward(p *pass, i int, d, in residual, at kept, again, inputs bool) error {
 	defer p.c.Scope()()
 	if err := m.acquire(i); err != nil {
 		return err
 	}
 	if again {
-		m.blocks[i].forward(p, residual{}, in)
+		m.blocks[i].forward(p, residual{}, in, at)
 	}
 	m.blocks[i].backward(p, d, inputs)
 	m.weights.Release(i)

@@ -6,10 +6,11 @@ import "strings"
 // counts as two operations.
 type Work struct {
 	Forward   float64 // operations of one forward pass
+	Attention float64 // those of them that are attention's, and of Recompute too unless it is kept
 	Recompute float64 // operations of the forward pass again, up to what the backward pass needs
 	Backward  float64 // operations of the backward pass, activations at hand
 	Weights   int64   // frozen parameters, read once a pass
-	Input     int64   // elements of the saved input
+	Input     int64   // elements of the saved input, and of a saved attention's output
 }
 
 // Work returns the work of every block for a batch of shape s. adapter gives
@@ -27,7 +28,7 @@ func (c Config) Work(s Shape, adapter func(module string) int64) []Work {
 	work := make([]Work, c.Blocks())
 	for i := range work {
 		scores := float64(s.B) * float64(seq) * float64(seq) * float64(d)
-		work[i] = Work{Forward: 4 * scores, Recompute: 4 * scores, Backward: 10 * scores, Input: int64(s.B) * int64(seq) * int64(d)}
+		work[i] = Work{Forward: 4 * scores, Attention: 4 * scores, Recompute: 4 * scores, Backward: 10 * scores, Input: int64(s.B) * int64(seq) * int64(d)}
 	}
 	for _, u := range c.Units() {
 		work[u.Block].Weights += u.Params()

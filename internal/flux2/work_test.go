@@ -23,7 +23,7 @@ func TestDryRunGivesTheExactWorkspace(t *testing.T) {
 	in, target := h.input(c, tinyShape)
 	var loss float64
 	var pred []float32
-	for _, keep := range []bool{false, true} {
+	for _, keep := range keeps {
 		opt := flux2.TrainOptions{Keep: keep}
 		size, _ := h.dry(c, src.Layout(), set, tinyShape, opt)
 		require.NoError(t, m.Train(h.ctx(size), in, squared(target, &loss, &pred), opt))
@@ -51,7 +51,7 @@ func TestWorkOfAStep(t *testing.T) {
 		}
 		return n
 	})
-	for _, keep := range []bool{false, true} {
+	for name, keep := range keeps {
 		_, kernels := h.dry(c, memory.Layout(ws), set, tinyShape, flux2.TrainOptions{Keep: keep})
 		var got, want float64
 		for _, name := range []string{"gemm", "attention", "attention_backward"} {
@@ -59,15 +59,19 @@ func TestWorkOfAStep(t *testing.T) {
 		}
 		for i, w := range work {
 			want += w.Forward + w.Backward
-			if !keep && i < c.Blocks()-1 {
-				want += w.Recompute
+			if i == c.Blocks()-1 || keep == flux2.KeepAll {
+				continue
+			}
+			want += w.Recompute
+			if keep == flux2.KeepAttention {
+				want -= w.Attention
 			}
 		}
 		// The first block's input needs no gradient through q, k and v.
 		image, refs := tinyShape.Tokens()
 		d, r := float64(c.Width()), 3.0
 		want -= 2 * float64(tinyShape.B*(tinyShape.L+image+refs)) * (3*d*d + r*d)
-		require.InEpsilon(t, want+float64(outerFLOPs(c, tinyShape)), got, 1e-9, "keep %v", keep)
+		require.InEpsilon(t, want+float64(outerFLOPs(c, tinyShape)), got, 1e-9, "keep %s", name)
 	}
 }
 

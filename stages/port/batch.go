@@ -66,6 +66,10 @@ type Source interface {
 	BaseIdentity() string
 	// Layout returns the weights as they are shaped and typed, without memory.
 	Layout() memory.Source
+	// Room returns the bytes of the device that are left beside taken when all
+	// weights lie on it, negative where they do not fit; where nothing limits the
+	// device's memory limited is false.
+	Room(taken int64) (bytes int64, limited bool)
 	// Weights loads the weights into what of the device is left beside taken, the
 	// bytes that the caller takes of it for the whole run, and binds them to the
 	// compute stream that will read them. Called once.

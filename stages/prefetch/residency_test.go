@@ -2,6 +2,8 @@ package prefetch
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,4 +51,21 @@ func TestResidency(t *testing.T) {
 			require.Equal(t, c.streamed, part/(10*mib), fmt.Sprint(streamed))
 		})
 	}
+}
+
+// Room is exact: with that many bytes taken all weights are resident, with one
+// more they are not.
+func TestRoomBesideAllWeights(t *testing.T) {
+	set := &memory.WeightSet{Outer: memory.Unit{Bytes: 256}, Units: []memory.Unit{{Bytes: 1024}, {Bytes: 512}}}
+	src := &source{set: set, room: 10_000}
+	room, limited := src.Room(300)
+	require.True(t, limited)
+	s := &stage{cfg: Config{Offload: "auto", Ring: 3}}
+	for more, resident := range []bool{true, false} {
+		streamed, err := s.residency(set, gpu.NewBudget(10_000), 300+room+int64(more))
+		require.Equal(t, resident, err == nil && !slices.Contains(streamed, true))
+	}
+	src.room = math.MaxInt64
+	_, limited = src.Room(300)
+	require.False(t, limited)
 }

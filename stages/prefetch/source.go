@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"longship/cache"
@@ -15,6 +16,7 @@ import (
 type source struct {
 	dev        gpu.Device
 	set        *memory.WeightSet
+	room       int64 // for weights and what train takes; math.MaxInt64 without a limit
 	load       func(ctx context.Context, taken int64) (*memory.Streamer, error)
 	bound      bool
 	shapes     []port.Shape
@@ -33,6 +35,15 @@ func (s *source) Validation() int      { return len(s.validation) }
 
 // Layout returns the weights without memory.
 func (s *source) Layout() memory.Source { return memory.Layout(s.set) }
+
+// Room is what all weights leave.
+func (s *source) Room(taken int64) (bytes int64, limited bool) {
+	if s.room == math.MaxInt64 {
+		return 0, false
+	}
+	resident := make([]bool, len(s.set.Units)) // none streamed
+	return s.room - memory.Footprint(s.set.Outer, s.set.Units, resident, 0) - taken, true
+}
 
 // Weights plans what stays on the device, and loads.
 func (s *source) Weights(ctx context.Context, compute gpu.Stream, taken int64) (memory.Source, error) {

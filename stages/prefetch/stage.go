@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"longship/cache"
@@ -185,6 +186,9 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 		return fail(err)
 	}
 	batches := int64(len(slots)+1) * bytes
+	if src.room = budget.Total(); src.room != math.MaxInt64 {
+		src.room -= batches
+	}
 	src.load = func(ctx context.Context, taken int64) (*memory.Streamer, error) {
 		return s.load(ctx, dev, set, budget, batches+taken)
 	}

@@ -40,7 +40,7 @@ type Config struct {
 
 	ValidateEvery int    `yaml:"validate_every" doc:"steps between two validation losses; 0 measures the first and last step only"`
 	MaxNonFinite  int    `yaml:"max_nonfinite" doc:"steps in a row with a loss that is not finite after which the run stops"`
-	Recompute     string `yaml:"recompute" jsonschema:"enum=block,enum=none" doc:"block keeps the input of each block and computes the block again for its gradients; none keeps all activations"`
+	Recompute     string `yaml:"recompute" jsonschema:"enum=auto,enum=block,enum=linear,enum=none" doc:"block keeps the input of each block and computes the block again for its gradients, linear keeps its attention too, none keeps all activations; auto keeps the most that fits beside all weights"`
 	DType         string `yaml:"dtype" jsonschema:"enum=auto,enum=fp32,enum=bf16" doc:"type of activations; auto is fp32 on the CPU and bf16 on CUDA"`
 }
 
@@ -86,7 +86,7 @@ func Default() *Config {
 		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, Init: adapter.Kaiming},
 		TimestepType:    flow.Weighted, ContentOrStyle: flow.Balanced, MaxDenoisingSteps: flow.Steps - 1,
 		LogitStd: 1, ModeScale: 1.29, Guidance: 1,
-		ValidateEvery: 100, MaxNonFinite: 10, Recompute: recomputeBlock, DType: "auto",
+		ValidateEvery: 100, MaxNonFinite: 10, Recompute: recomputeAuto, DType: "auto",
 	}
 }
 
@@ -95,8 +95,10 @@ const (
 	scopeBlock  = "block"
 	scopeNone   = "none"
 
-	recomputeBlock = "block"
-	recomputeNone  = "none"
+	recomputeAuto   = "auto"
+	recomputeBlock  = "block"
+	recomputeLinear = "linear"
+	recomputeNone   = "none"
 )
 
 func (c *Config) clipNorm() float64 { return firstSet(c.MaxGradNorm, c.Clip.Norm) }
@@ -180,7 +182,7 @@ func (c *Config) Validate() error {
 	between("guidance", c.Guidance, 0, 100)
 	atLeast("validate_every", c.ValidateEvery, 0)
 	atLeast("max_nonfinite", c.MaxNonFinite, 1)
-	oneOf("recompute", c.Recompute, recomputeBlock, recomputeNone)
+	oneOf("recompute", c.Recompute, recomputeAuto, recomputeBlock, recomputeLinear, recomputeNone)
 	oneOf("dtype", c.DType, "auto", "fp32", "bf16")
 	return errors.Join(errs...)
 }

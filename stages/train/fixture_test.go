@@ -40,6 +40,8 @@ type testSource struct {
 func (s *testSource) Device() gpu.Device    { return s.dev }
 func (s *testSource) Layout() memory.Source { return memory.Layout(s.set) }
 
+func (s *testSource) Room(int64) (int64, bool) { return 0, false }
+
 func (s *testSource) Weights(_ context.Context, compute gpu.Stream, _ int64) (src memory.Source, err error) {
 	src, s.stop, err = s.open(s.dev, compute)
 	return src, err

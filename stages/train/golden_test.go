@@ -68,8 +68,8 @@ func fileName(p adapter.Param) string {
 // reference's losses, norms and adapters for the whole of the recorded run.
 func TestTrainingMatchesReference(t *testing.T) {
 	for _, kind := range []string{"dev", "klein"} {
-		for _, keep := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/keep=%v", kind, keep), func(t *testing.T) {
+		for again := range keeps {
+			t.Run(kind+"/recompute="+again, func(t *testing.T) {
 				r := reference{golden.Open(t, "golden", "lora_train_"+kind+".safetensors"), t}
 				var log []struct {
 					Step     int
@@ -78,7 +78,7 @@ func TestTrainingMatchesReference(t *testing.T) {
 					LR       float64
 				}
 				golden.JSON(t, &log, "golden", "lora_train_"+kind+".json")
-				tr := r.trainer(kind, keep)
+				tr := r.trainer(kind, again)
 				micro := 0
 				for _, want := range log {
 					for i := range want.Losses {
@@ -102,7 +102,7 @@ func TestTrainingMatchesReference(t *testing.T) {
 }
 
 // trainer builds the recorded run's trainer, with its starting values.
-func (r reference) trainer(kind string, keep bool) *trainer {
+func (r reference) trainer(kind, again string) *trainer {
 	var targets []string
 	require.NoError(r.t, json.Unmarshal([]byte(r.Meta("targets")), &targets))
 	cfg, set := modelFolder(r.t, "tiny-"+kind)
@@ -113,7 +113,7 @@ func (r reference) trainer(kind string, keep bool) *trainer {
 		layers: adapter.Layers(chosen, int(r.number("r")), r.number("alpha")), init: adapter.Kaiming,
 		guidance: r.number("guidance"), micros: int(r.number("accum")),
 		optimizer: optim.Config{Name: optim.AdamW, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: r.number("wd")},
-		clip:      r.number("clip"), scope: scopeGlobal, keep: keep, act: f32,
+		clip:      r.number("clip"), scope: scopeGlobal, recompute: again, act: f32,
 	}
 	tr := newTestTrainer(r.t, p, resident(r.t, set))
 	require.NoError(r.t, tr.set.Write(tr.compute, func(p adapter.Param, dst []float32) error {

@@ -66,7 +66,7 @@ func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
 		Arch: l.t.plan.model.Arch(), Base: l.source.BaseIdentity()}
 	l.lent.Params, l.lent.Memory = l.t.params(), l.t.memory()
 	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
-		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "workspace_mib", l.t.slab>>20)
+		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "workspace_mib", l.t.slab>>20, "recompute", l.t.recomputed())
 	if from == nil {
 		return nil
 	}

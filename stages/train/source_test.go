@@ -45,6 +45,7 @@ type fakeSource struct {
 	base    string
 	samples int
 	val     int
+	room    int64                // beside the weights; 0 is without a limit
 	poison  func(index int) bool // batches with a NaN in the latent
 	spoil   func(*port.Batch)    // what else is wrong with a batch
 }
@@ -71,6 +72,8 @@ func (s *fakeSource) BaseIdentity() string { return s.base }
 func (s *fakeSource) Validation() int      { return s.val }
 
 func (s *fakeSource) Layout() memory.Source { return memory.Layout(s.from.set) }
+
+func (s *fakeSource) Room(taken int64) (int64, bool) { return s.room - taken, s.room > 0 }
 
 func (s *fakeSource) Weights(_ context.Context, compute gpu.Stream, _ int64) (memory.Source, error) {
 	src, stop, err := s.from.open(s.dev, compute)

@@ -139,7 +139,7 @@ func (s *stage) plan(source port.Source) (plan, error) {
 			Name: c.Optimizer, Beta1: c.OptimizerParams.Betas[0], Beta2: c.OptimizerParams.Betas[1],
 			Eps: c.OptimizerParams.Eps, WeightDecay: c.OptimizerParams.WeightDecay,
 		},
-		scope: c.Clip.Scope, keep: c.Recompute == recomputeNone, act: act, validation: source.Validation(),
+		scope: c.Clip.Scope, recompute: c.Recompute, act: act, validation: source.Validation(),
 	}
 	if p.scope != scopeNone {
 		p.clip = c.clipNorm()

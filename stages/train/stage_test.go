@@ -80,9 +80,11 @@ func TestSameBits(t *testing.T) {
 	with := func(more string) string { return strings.TrimSuffix(full, "}") + ", " + more + "}" }
 
 	t.Run("again", func(t *testing.T) { same(t, trial{config: full}.run(t)) })
-	t.Run("kept against recomputed", func(t *testing.T) {
-		same(t, trial{config: with("recompute: none")}.run(t))
-	})
+	for _, again := range []string{recomputeBlock, recomputeLinear, recomputeNone} {
+		t.Run("recompute "+again, func(t *testing.T) {
+			same(t, trial{config: with("recompute: " + again)}.run(t))
+		})
+	}
 	t.Run("offloaded against resident", func(t *testing.T) {
 		s := newSource(t)
 		s.from = streamed(t, randomModel(s.model))

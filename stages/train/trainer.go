@@ -32,7 +32,7 @@ type plan struct {
 	clip       float64 // 0 limits nothing
 	scope      string
 	emaDecay   float64 // 0 keeps no average
-	keep       bool    // all activations, against recomputing them
+	recompute  string  // what is computed again in the backward pass
 	act        tensor.DType
 	validation int // validation samples
 }
@@ -55,6 +55,7 @@ type trainer struct {
 	probe   *probe // nil without validation samples
 	move    *transfer
 	level   tensor.Tensor // f32 [greatest B]: the guidance of every item
+	keep    flux2.Keep    // for the backward pass
 	slab    int64         // bytes of workspace
 
 	closers []func() error
@@ -74,6 +75,7 @@ func newTrainer(ctx context.Context, p plan, source weightSource) (*trainer, err
 type weightSource interface {
 	Device() gpu.Device
 	Layout() memory.Source
+	Room(taken int64) (bytes int64, limited bool)
 	Weights(ctx context.Context, compute gpu.Stream, taken int64) (memory.Source, error)
 }
 
@@ -101,7 +103,7 @@ func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (e
 	if err := t.buildGuidance(); err != nil {
 		return err
 	}
-	tables, err := t.buildWorkspace(source.Layout())
+	tables, err := t.buildWorkspace(source, dev)
 	if err != nil {
 		return err
 	}
@@ -172,11 +174,11 @@ func (t *trainer) buildGuidance() error {
 	return t.move.Write(context.Background(), t.level, raw)
 }
 
-// buildWorkspace finds out by a dry run over every shape how much the largest
-// pass takes, and takes it as one slab. It returns the bytes that the model's
-// tables will take.
-func (t *trainer) buildWorkspace(layout memory.Source) (tables int64, err error) {
-	if t.slab, tables, err = t.measure(layout); err != nil {
+// buildWorkspace decides what is kept for the backward pass, finds out by a dry
+// run over every shape how much the largest pass then takes, and takes it as one
+// slab. It returns the bytes that the model's tables will take.
+func (t *trainer) buildWorkspace(source weightSource, dev *meter) (tables int64, err error) {
+	if tables, err = t.choose(source, dev); err != nil {
 		return 0, fmt.Errorf("plan the workspace: %w", err)
 	}
 	slab, err := t.dev.Alloc(t.slab)

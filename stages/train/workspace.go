@@ -24,11 +24,52 @@ func (m *meter) Alloc(bytes int64) (gpu.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.bytes += m.takes(bytes)
+	return b, nil
+}
+
+// takes returns what an allocation of bytes takes of the device.
+func (m *meter) takes(bytes int64) int64 {
 	if _, card := m.Device.(gpu.MemReporter); card && bytes >= allocation/2 {
 		bytes = (bytes + allocation - 1) / allocation * allocation
 	}
-	m.bytes += bytes
-	return b, nil
+	return bytes
+}
+
+// keeps are what is kept of the blocks for the backward pass, by what is
+// computed again.
+var keeps = map[string]flux2.Keep{recomputeBlock: flux2.KeepInput, recomputeLinear: flux2.KeepAttention, recomputeNone: flux2.KeepAll}
+
+// recomputed names what is computed again.
+func (t *trainer) recomputed() string {
+	for name, keep := range keeps {
+		if keep == t.keep {
+			return name
+		}
+	}
+	panic("train: nothing is kept")
+}
+
+// choose decides what is kept, and measures the workspace and the model's tables
+// with it. Where the config leaves it open, it is the most that fits into what is
+// left of the device beside all weights: none that could lie there is streamed for
+// it. Of a device that names no limit no more is taken than for the inputs.
+func (t *trainer) choose(source weightSource, dev *meter) (tables int64, err error) {
+	layout := source.Layout()
+	if keep, forced := keeps[t.recompute]; forced {
+		t.keep = keep
+		t.slab, tables, err = t.measure(layout)
+		return tables, err
+	}
+	for _, t.keep = range []flux2.Keep{flux2.KeepAll, flux2.KeepAttention, flux2.KeepInput} {
+		if t.slab, tables, err = t.measure(layout); err != nil {
+			return 0, err
+		}
+		if room, limited := source.Room(dev.bytes + tables); limited && dev.takes(t.slab) <= room {
+			break
+		}
+	}
+	return tables, nil
 }
 
 // measure returns the bytes of workspace that a pass over the largest of the
