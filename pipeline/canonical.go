@@ -11,7 +11,7 @@ import (
 // id and every input's sources said, paths below the pipeline's folder relative
 // to it. Read again, it gives the same pipeline.
 func canonical(env *Env, nodes []*node) ([]byte, error) {
-	h := head{env.Name, env.Device, env.VRAM, env.Model, Path(env.Output), env.Seed}
+	h := head{env.Name, env.Device, env.VRAM, env.Model, env.Plugins, Path(env.Output), env.Seed}
 	root, err := encodeConfig(&h, env.Dir)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func Compose(env *Env, log hclog.Logger, parts ...Part) (*Pipeline, error) {
 	l := &loader{tree: &tree{faults: &faults{}}, env: env, log: log}
 	h := head{
 		Name: cmp.Or(env.Name, "run"), Device: cmp.Or(env.Device, "auto"), VRAM: cmp.Or(env.VRAM, "auto"),
-		Model: env.Model, Output: Path(cmp.Or(env.Output, "output")), Seed: env.Seed,
+		Model: env.Model, Plugins: env.Plugins, Output: Path(cmp.Or(env.Output, "output")), Seed: env.Seed,
 	}
 	h.check(func(_, format string, args ...any) { l.faults.add(Place{}, format, args...) })
 	h.into(env)

@@ -18,6 +18,9 @@ type PortInfo struct {
 	Needs     []string // what an input's values must carry
 	Adds      []string // what an output's values carry beyond what they forward
 	Forwards  string   // the input whose values an output forwards, enriched
+	Single    bool     // an input that takes one source only
+
+	MessageType string // what its values call themselves, where they travel as messages
 }
 
 // Describe describes the ports of a stage.
@@ -31,6 +34,10 @@ func Describe(s Stage) []PortInfo {
 		}
 		if p.forwards != nil {
 			info.Forwards = p.forwards.name
+		}
+		info.Single = p.single
+		if m, ok := reflect.Zero(p.elem).Interface().(Message); ok && p.elem.Kind() != reflect.Pointer {
+			info.MessageType = m.MessageType()
 		}
 		list = append(list, info)
 	}

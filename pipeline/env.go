@@ -20,16 +20,17 @@ type Model struct {
 // run's resources, and its events. Its methods may be called from any goroutine.
 // A zero Env works outside a run too: its events go nowhere.
 type Env struct {
-	Name   string // the run's name
-	Device string // auto, cpu, cuda:N
-	VRAM   string // auto, or a size: what all stages together may take
-	Model  Model
-	Output string // absolute; the run's files are in Output/Name
-	Dir    string // absolute folder of the YAML file
-	Seed   uint64 // 42 unless said otherwise
-	Config []byte // the whole pipeline as understood, canonical YAML, for the state
-	Wait   bool   // wait for a folder that another process has (a cache, this run's output) instead of failing
-	Rehash bool   // read files that are known by path, size and times once more
+	Name    string // the run's name
+	Device  string // auto, cpu, cuda:N
+	VRAM    string // auto, or a size: what all stages together may take
+	Model   Model
+	Plugins []Program // that bring stages of their own
+	Output  string    // absolute; the run's files are in Output/Name
+	Dir     string    // absolute folder of the YAML file
+	Seed    uint64    // 42 unless said otherwise
+	Config  []byte    // the whole pipeline as understood, canonical YAML, for the state
+	Wait    bool      // wait for a folder that another process has (a cache, this run's output) instead of failing
+	Rehash  bool      // read files that are known by path, size and times once more
 
 	Profile bool // take the times of the device's streams where that is not done anyway
 
@@ -120,8 +121,11 @@ func (s Settings) Meter(ctx context.Context, unit string) func(done, total int64
 // SetAside records that an item cannot be used and why; the run goes on without
 // it, and the summary lists it. (It is the poison queue of the message edges.)
 func (s Settings) SetAside(ctx context.Context, item string, err error) {
-	s.Log.Warn("set aside", "item", item, "reason", err)
 	s.Env.rt.setAside(SetAside{Stage: s.ID, Item: item, Reason: err.Error()})
+	if s.Env.rt.detached() {
+		return // the other end of the line says so
+	}
+	s.Log.Warn("set aside", "item", item, "reason", err)
 	s.Env.Emit(ctx, Event{Event: "set_aside", Stage: s.ID, Data: map[string]any{"item": item, "reason": err.Error()}})
 }
 

@@ -11,16 +11,17 @@ import (
 
 // head is the part of a pipeline file above `stages:`.
 type head struct {
-	Name   string `yaml:"name" doc:"name of the run and of its files; the file's name without its ending by default"`
-	Device string `yaml:"device" doc:"auto, cpu, cuda or cuda:N"`
-	VRAM   string `yaml:"vram" doc:"what all stages together may take of the device's memory: auto, or a size such as 23.5GiB"`
-	Model  Model  `yaml:"model" doc:"the base model"`
-	Output Path   `yaml:"output" doc:"folder of results; the run's files are in the folder of its name there"`
-	Seed   uint64 `yaml:"seed" doc:"seed of everything random"`
+	Name    string    `yaml:"name" doc:"name of the run and of its files; the file's name without its ending by default"`
+	Device  string    `yaml:"device" doc:"auto, cpu, cuda or cuda:N"`
+	VRAM    string    `yaml:"vram" doc:"what all stages together may take of the device's memory: auto, or a size such as 23.5GiB"`
+	Model   Model     `yaml:"model" doc:"the base model"`
+	Plugins []Program `yaml:"plugins" doc:"programs that bring stages of their own; no others are started"`
+	Output  Path      `yaml:"output" doc:"folder of results; the run's files are in the folder of its name there"`
+	Seed    uint64    `yaml:"seed" doc:"seed of everything random"`
 }
 
 func defaultHead(name string) head {
-	return head{Name: name, Device: "auto", VRAM: "auto", Output: "output", Seed: 42}
+	return head{Name: name, Device: "auto", VRAM: "auto", Plugins: []Program{}, Output: "output", Seed: 42}
 }
 
 // maxName bounds a run's name, in bytes: most file systems take 255, and the
@@ -59,5 +60,5 @@ func (h *head) check(fault func(key, format string, args ...any)) {
 // into sets the environment's share of the head, its paths made absolute.
 func (h *head) into(e *Env) {
 	resolvePaths(reflect.ValueOf(h), e.Dir)
-	e.Name, e.Device, e.VRAM, e.Model, e.Output, e.Seed = h.Name, h.Device, h.VRAM, h.Model, string(h.Output), h.Seed
+	e.Name, e.Device, e.VRAM, e.Model, e.Plugins, e.Output, e.Seed = h.Name, h.Device, h.VRAM, h.Model, h.Plugins, string(h.Output), h.Seed
 }

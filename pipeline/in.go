@@ -30,6 +30,9 @@ type feed[T any] interface {
 type delivery[T any] struct {
 	v   T
 	msg *message.Message // acked by whoever is done with v
+
+	// kept says, where it is set, that v is taken without telling when it is done with
+	kept func()
 }
 
 // discard closes a handle that nobody will use.
@@ -49,7 +52,9 @@ func (i *In[T]) port() *port        { return i.p }
 
 func (i *In[T]) recv(ctx context.Context) (T, error) {
 	d, err := i.next(ctx)
-	if d.msg != nil {
+	if d.kept != nil {
+		d.kept()
+	} else if d.msg != nil {
 		d.msg.Ack()
 	}
 	return d.v, err

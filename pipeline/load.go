@@ -20,6 +20,8 @@ type Options struct {
 	Dir    string                           // what paths are relative to; Load takes the file's folder, Parse the working directory
 	File   string                           // name of the source in messages; Load takes the file's path
 	Getenv func(name string) (string, bool) // os.LookupEnv where nil
+
+	Programs Programs // starts the programs that the head's plugins names; none may be named where nil
 }
 
 // Pipeline is a checked pipeline. It runs once.
@@ -69,6 +71,7 @@ func (r *Registry) Parse(src []byte, opts Options) (*Pipeline, error) {
 		}
 		base := filepath.Base(opts.File)
 		l.head(strings.TrimSuffix(base, filepath.Ext(base)))
+		l.programs(opts.Programs)
 		l.stages()
 	}
 	return l.finish()
@@ -77,11 +80,12 @@ func (r *Registry) Parse(src []byte, opts Options) (*Pipeline, error) {
 // loader turns a tree into a pipeline.
 type loader struct {
 	*tree
-	reg    *Registry
-	env    *Env
-	log    hclog.Logger
-	nodes  []*node
-	broken bool // a stage could not be made: wiring would report consequences
+	reg     *Registry
+	env     *Env
+	log     hclog.Logger
+	nodes   []*node
+	broken  bool // a stage could not be made: wiring would report consequences
+	lacking bool // stages are missing for a fault that was told
 }
 
 // finish builds and wires the stages.
@@ -149,6 +153,9 @@ func (l *loader) stage(entry *yaml.Node) *node {
 		body = &yaml.Node{Kind: yaml.MappingNode, Line: typ.Line, Column: typ.Column}
 	}
 	factory, ok := l.reg.Lookup(typ.Value)
+	if !ok && l.lacking {
+		return nil
+	}
 	if !ok {
 		types := l.reg.types()
 		l.faults.add(l.place(typ), "unknown stage type %q%s", typ.Value, hint(typ.Value, types))

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"longship/pipeline/bus"
 )
 
 // Bus carries the message edges of a run: Watermill publishers and subscribers.
@@ -30,10 +33,23 @@ const (
 	metaEnd = "end" // set on the last message, which has no value
 )
 
+// giver and director are what package bus offers beyond Watermill's interfaces:
+// a message given away is not copied, and one received directly passes through no
+// goroutine of the bus. Another Bus has neither and serves as well.
+type (
+	giver interface {
+		Give(topic string, m *message.Message) error
+	}
+	director interface {
+		Direct(topic string) (*bus.Direct, error)
+	}
+)
+
 // sender is the sending end of the message edges of one output.
 type sender struct {
 	topic   string
 	pub     message.Publisher
+	give    giver          // pub, where it takes messages without a copy
 	readers []*atomic.Bool // true where the reader has left
 
 	mu  sync.Mutex
@@ -45,7 +61,9 @@ func newSender(l link) (*sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open publisher of %s: %w", l.from, err)
 	}
-	return &sender{topic: l.from, pub: pub}, nil
+	s := &sender{topic: l.from, pub: pub}
+	s.give, _ = pub.(giver)
+	return s, nil
 }
 
 func (s *sender) send(ctx context.Context, v any) error {
@@ -81,7 +99,11 @@ func (s *sender) publish(ctx context.Context, payload []byte, end bool) error {
 	if end {
 		m.Metadata.Set(metaEnd, "1")
 	}
-	if err := s.pub.Publish(s.topic, m); err != nil {
+	publish := s.pub.Publish
+	if s.give != nil {
+		publish = func(topic string, m ...*message.Message) error { return s.give.Give(topic, m[0]) }
+	}
+	if err := publish(s.topic, m); err != nil {
 		return fmt.Errorf("publish to %s: %w", s.topic, err)
 	}
 	s.seq++
@@ -99,6 +121,7 @@ func (s *sender) finish(ctx context.Context) error {
 type receiver[T any] struct {
 	from   string
 	ch     <-chan *message.Message
+	direct *bus.Direct        // in place of ch
 	cancel context.CancelFunc // of the subscription
 	left   *atomic.Bool
 	next   uint64                      // number of the next message
@@ -112,6 +135,13 @@ func newReceiver[T any](l link) (*receiver[T], error) {
 	sub, err := l.bus.Subscriber(l.to)
 	if err != nil {
 		return fail(err)
+	}
+	if d, ok := sub.(director); ok {
+		direct, err := d.Direct(l.from)
+		if err != nil {
+			return fail(err)
+		}
+		return &receiver[T]{from: l.from, direct: direct, cancel: direct.Leave, left: new(atomic.Bool)}, nil
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	ch, err := sub.Subscribe(ctx, l.from)
@@ -146,20 +176,9 @@ func (r *receiver[T]) inOrder(ctx context.Context, done <-chan struct{}) (*messa
 			delete(r.early, r.next)
 			return m, nil
 		}
-		var m *message.Message
-		var open bool
-		select {
-		case m, open = <-r.ch:
-		case <-done:
-			return nil, io.EOF
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if !open {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			return nil, fmt.Errorf("messages from %s: the bus ended the subscription after %d", r.from, r.next)
+		m, err := r.arrival(ctx, done)
+		if err != nil {
+			return nil, err
 		}
 		seq, err := strconv.ParseUint(m.Metadata.Get(metaSeq), 10, 64)
 		switch {
@@ -175,6 +194,32 @@ func (r *receiver[T]) inOrder(ctx context.Context, done <-chan struct{}) (*messa
 		}
 		m.Ack()
 	}
+}
+
+// arrival returns the next message as the bus delivers them.
+func (r *receiver[T]) arrival(ctx context.Context, done <-chan struct{}) (m *message.Message, err error) {
+	open := true
+	switch {
+	case r.direct != nil:
+		if m, err = r.direct.Next(ctx, done); errors.Is(err, bus.ErrClosed) {
+			open, err = false, nil
+		}
+	default:
+		select {
+		case m, open = <-r.ch:
+		case <-done:
+			return nil, io.EOF
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if !open {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("messages from %s: the bus ended the subscription after %d", r.from, r.next)
+	}
+	return m, err
 }
 
 func (r *receiver[T]) leave() {

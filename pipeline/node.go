@@ -66,7 +66,7 @@ func build(env *Env, log hclog.Logger, nodes []*node, f *faults) {
 		byID[n.id] = n
 		stage, err := n.factory.New(Settings{ID: n.id, Log: log.Named(n.id), Env: env}, n.cfg)
 		if err != nil {
-			f.add(n.at, "stage %s: %v", n.id, err)
+			n.invalid(f, err)
 			continue
 		}
 		n.stage = stage

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 )
 
@@ -10,6 +11,7 @@ type Out[T any] struct {
 	p       *port
 	message *sender     // of messages; nil where nothing is connected
 	handle  *handoff[T] // of handles; nil where nothing is connected
+	line    Line        // to another process, in place of either
 	done    chan struct{}
 	end     chan struct{}
 }
@@ -23,6 +25,12 @@ func (o *Out[T]) port() *port        { return o.p }
 
 func (o *Out[T]) send(ctx context.Context, v T) error {
 	switch {
+	case o.line != nil:
+		payload, err := encode(v)
+		if err != nil {
+			return fmt.Errorf("send to %s: %w", o.p.name, err)
+		}
+		return o.line.Put(ctx, o.p.name, payload)
 	case o.message != nil:
 		return o.message.send(ctx, v)
 	case o.handle != nil:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -173,7 +172,7 @@ func (r *run) stages(ctx context.Context) {
 func (r *run) stage(ctx context.Context, n *node) {
 	start := time.Now()
 	r.log.Debug("stage starts", "stage", n.id)
-	err := r.call(ctx, n)
+	err := runSafely(ctx, Settings{ID: n.id, Log: r.log}, n.stage)
 	if errors.Is(err, ErrDone) {
 		err = nil
 	}
@@ -191,20 +190,6 @@ func (r *run) stage(ctx context.Context, n *node) {
 		}
 	}
 	r.log.Debug("stage ended", "stage", n.id, "after", time.Since(start))
-}
-
-// call runs the stage; a panic becomes an error, its stack goes to the log.
-func (r *run) call(ctx context.Context, n *node) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.log.Error("stage panicked", "stage", n.id, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", v)
-			if cause, ok := v.(error); ok {
-				err = fmt.Errorf("panic: %w", cause)
-			}
-		}
-	}()
-	return n.stage.Run(ctx)
 }
 
 // fail keeps the first error and cancels the run. What a stage returns because

@@ -16,6 +16,7 @@ type runtime struct {
 	asked   context.Context // ends when the user asks the run to stop; nil until somebody looks
 	stop    context.CancelFunc
 	events  *Out[Event] // nil outside a run
+	line    Line        // where it all goes, in a process of a plugin
 	aside   []SetAside
 	summary []SummaryEntry
 }
@@ -119,13 +120,17 @@ func (r *runtime) setEvents(out *Out[Event]) {
 
 func (r *runtime) emit(ctx context.Context, ev Event) {
 	r.mu.Lock()
-	out := r.events
+	out, line := r.events, r.line
 	r.mu.Unlock()
-	if out == nil {
+	if out == nil && line == nil {
 		return
 	}
 	if ev.Time.IsZero() {
 		ev.Time = time.Now()
+	}
+	if line != nil {
+		line.Emit(ev.plain())
+		return
 	}
 	// An event that cannot be sent is lost: none may fail a run.
 	_ = out.Send(context.WithoutCancel(ctx), ev.plain())
@@ -134,11 +139,26 @@ func (r *runtime) emit(ctx context.Context, ev Event) {
 func (r *runtime) setAside(item SetAside) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.line != nil {
+		r.line.SetAside(item.Item, item.Reason)
+		return
+	}
 	r.aside = append(r.aside, item)
 }
 
 func (r *runtime) summarise(e SummaryEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.line != nil {
+		r.line.Summarise(e.Key, e.Value)
+		return
+	}
 	r.summary = append(r.summary, e)
+}
+
+// detached says whether the run is in another process.
+func (r *runtime) detached() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.line != nil
 }

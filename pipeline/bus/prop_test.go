@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,8 @@ func TestOrderAndLossless(t *testing.T) {
 			plans[g] = rapid.SliceOfN(rapid.IntRange(0, 2), 0, 60).Draw(t, "plan")
 		}
 		for g := range groups {
-			wg.Go(func() { got[g] = read(b, strconv.Itoa(g), n-first[g], plans[g]) })
+			how := rapid.SampledFrom([]func(*Bus, string, int, []int) []string{read, readDirect}).Draw(t, "how it reads")
+			wg.Go(func() { got[g] = how(b, strconv.Itoa(g), n-first[g], plans[g]) })
 		}
 		for i := before; i < n; i++ {
 			if err := pub.Publish("t", number(i)); err != nil {
@@ -113,6 +115,87 @@ func read(b *Bus, group string, want int, plan []int) (got []string) {
 		sub.Close()
 	}
 	return got
+}
+
+// readDirect is read by Direct.
+func readDirect(b *Bus, group string, want int, plan []int) (got []string) {
+	for len(got) < want {
+		sub, _ := b.Subscriber(group)
+		d, err := sub.(*subscriber).Direct("t")
+		if err != nil {
+			return append(got, err.Error())
+		}
+		for again := true; again && len(got) < want; {
+			m, err := d.Next(context.Background(), nil)
+			if err != nil {
+				return append(got, err.Error())
+			}
+			action := 0
+			if len(plan) > 0 {
+				action, plan = plan[0], plan[1:]
+			}
+			switch action {
+			case 0:
+				got = append(got, m.UUID)
+				m.Ack()
+			case 1:
+				m.Nack()
+			case 2:
+				again = false
+			}
+		}
+		d.Leave()
+		sub.Close()
+	}
+	return got
+}
+
+// What is given reaches every group as what is published does, and a reader that
+// waits directly ends with its context, its done, its subscriber or the bus.
+func TestDirectEnds(t *testing.T) {
+	b := New(hclog.NewNullLogger())
+	pub, first := open(t, b, "first")
+	_, second := open(t, b, "second")
+	a, err := first.(*subscriber).Direct("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := second.(*subscriber).Direct("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.(*publisher).Give("t", number(7)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*Direct{a, c} {
+		m, err := d.Next(t.Context(), nil)
+		if err != nil || m.UUID != "7" {
+			t.Fatalf("got %v, error %v", m, err)
+		}
+		m.Ack()
+	}
+	done := make(chan struct{})
+	close(done)
+	if _, err := a.Next(t.Context(), done); err != io.EOF {
+		t.Errorf("done: error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Next(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: error %v", err)
+	}
+	first.Close()
+	if _, err := a.Next(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("subscriber closed: error %v", err)
+	}
+	a.Leave()
+	b.Close()
+	if _, err := c.Next(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("bus closed: error %v", err)
+	}
+	if err := pub.(*publisher).Give("t", number(8)); !errors.Is(err, ErrClosed) {
+		t.Errorf("give to a closed bus: error %v", err)
+	}
 }
 
 // Publishers and readers of one topic at once: nothing is lost or doubled, and
