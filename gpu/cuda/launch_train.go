@@ -63,7 +63,7 @@ func launchSumSquares(s *stream, k gpu.Kernel) error {
 	if err != nil {
 		return err
 	}
-	err = s.kernel("sum_squares", dim{n}, dim{pointwiseThreads}, 0, list([]arg{partial}, s.matrix(x), []arg{integer(x.Rows()), integer(x.Cols())})...)
+	err = s.kernel("sum_squares", dim{n}, dim{pointwiseThreads}, 0, list([]arg{partial}, s.typed(x), []arg{integer(x.Rows()), integer(x.Cols())})...)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func launchAdamW(s *stream, k gpu.Kernel) error {
 		return err
 	}
 	return s.kernel("adamw_"+name, dim{min(optimBlocks, blocks(n, pointwiseThreads))}, dim{pointwiseThreads}, 0,
-		list([]arg{s.ptr(op.P), s.ptr(op.G), s.ptr(op.M), s.ptr(op.V)}, s.adam(op.Adam), random(op.Round), []arg{integer(n)})...)
+		list([]arg{s.ptr(op.P), s.ptr(op.G), elementType(op.G), s.ptr(op.M), s.ptr(op.V)}, s.adam(op.Adam), random(op.Round), []arg{integer(n)})...)
 }
 
 func launchAdamW8(s *stream, k gpu.Kernel) error {
@@ -124,6 +124,6 @@ func launchAdamW8(s *stream, k gpu.Kernel) error {
 		return err
 	}
 	return s.kernel("adamw8_"+name, dim{min(optimBlocks, ops.Adam8Blocks(n))}, dim{ops.Adam8Block}, 0,
-		list([]arg{s.ptr(op.P), s.ptr(op.G), s.ptr(op.MCode), s.ptr(op.VCode), s.ptr(op.MMax), s.ptr(op.VMax)}, s.adam(op.Adam),
+		list([]arg{s.ptr(op.P), s.ptr(op.G), elementType(op.G), s.ptr(op.MCode), s.ptr(op.VCode), s.ptr(op.MMax), s.ptr(op.VMax)}, s.adam(op.Adam),
 			[]arg{boolean(op.DecayAfter), boolean(op.FixSign)}, random(op.Round), []arg{integer(n)})...)
 }

@@ -5,7 +5,6 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/tensor"
-	"longship/internal/dtype"
 	"longship/internal/rng"
 )
 
@@ -45,10 +44,10 @@ func (p AdamParams) step() float64 { return float64(tensor.Host[int32](p.Step)[0
 //	m ← m + (1-β1)·(g - m),   v ← β2·v + (1-β2)·g²
 //	p ← p - lr/(1-β1^t) · m / (sqrt(v)/sqrt(1-β2^t) + eps)
 //
-// P, G, M, V are contiguous and of equal size; P is F32, or BF16 and then rounded
-// stochastically with the numbers of Round: up or down to a neighbour, with
-// probabilities that keep the mean. M and V start at 0. Source: Loshchilov and
-// Hutter, arXiv 1711.05101; torch.optim.AdamW.
+// P, G, M, V are contiguous and of equal size, P and G F32 or BF16, M and V F32
+// and 0 at the start. A BF16 P is rounded stochastically with the numbers of
+// Round: up or down to a neighbour, with probabilities that keep the mean.
+// Source: Loshchilov and Hutter, arXiv 1711.05101; torch.optim.AdamW.
 type AdamW struct {
 	P, G, M, V tensor.Tensor
 	Adam       AdamParams
@@ -62,79 +61,46 @@ func (AdamW) Name() string { return "adamw" }
 func (k AdamW) Check() error {
 	var c check
 	n := k.P.Len()
-	c.parameter(k.P)
-	c.array("g", k.G, tensor.F32, n)
+	c.parameter("p", k.P, n)
+	c.parameter("g", k.G, n)
 	c.array("m", k.M, tensor.F32, n)
 	c.array("v", k.V, tensor.F32, n)
 	k.Adam.check(&c)
 	return c.err
 }
 
+// adamPiece is how many elements the host updates at a time.
+const adamPiece = 256
+
 // Host updates element by element.
 func (k AdamW) Host(w gpu.Workers) error {
 	if raised(k.Adam.Flag) {
 		return nil
 	}
-	p := trained(k.P, k.Round)
-	g, m, v := k.G.Float32s(), k.M.Float32s(), k.V.Float32s()
+	params, grads := elementsOf(k.P), elementsOf(k.G)
+	m, v := k.M.Float32s(), k.V.Float32s()
 	a, clip, t := k.Adam, k.Adam.clip(), k.Adam.step()
 	keep := float32(1 - a.LR*a.WeightDecay)
 	rise, beta2, rest := float32(1-a.Beta1), float32(a.Beta2), float32(1-a.Beta2)
 	size := float32(a.LR / (1 - math.Pow(a.Beta1, t)))
 	root := float32(math.Sqrt(1 - math.Pow(a.Beta2, t)))
 	eps := float32(a.Eps)
-	w.For(len(g), piece, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			gi := g[i] * clip
-			mi := m[i] + rise*(gi-m[i])
-			vi := beta2*v[i] + rest*gi*gi
-			m[i], v[i] = mi, vi
-			p.set(i, p.at(i)*keep-size*(mi/(sqrt32(vi)/root+eps)))
+	w.For(len(m), piece, func(lo, hi int) {
+		var pbuf, gbuf [adamPiece]float32
+		for from := lo; from < hi; from += adamPiece {
+			to := min(from+adamPiece, hi)
+			p, g, m, v := params.load(pbuf[:], from, to), grads.load(gbuf[:], from, to), m[from:to], v[from:to]
+			for i := range p {
+				gi := g[i] * clip
+				mi := m[i] + rise*(gi-m[i])
+				vi := beta2*v[i] + rest*gi*gi
+				m[i], v[i] = mi, vi
+				p[i] = p[i]*keep - size*(mi/(sqrt32(vi)/root+eps))
+			}
+			params.store(p, from, k.Round)
 		}
 	})
 	return nil
-}
-
-// parameter demands a trained parameter: float32, or bfloat16.
-func (c *check) parameter(p tensor.Tensor) {
-	dt := tensor.F32
-	if p.DType == tensor.BF16 {
-		dt = tensor.BF16
-	}
-	c.array("p", p, dt, p.Len())
-}
-
-// parameter is the elements of a trained parameter on the host.
-type parameter struct {
-	single []float32
-	half   []uint16
-	round  rng.Gen
-}
-
-func trained(p tensor.Tensor, round rng.Gen) parameter {
-	if p.DType == tensor.BF16 {
-		return parameter{half: tensor.Host[uint16](p), round: round}
-	}
-	return parameter{single: p.Float32s()}
-}
-
-func (p parameter) at(i int) float32 {
-	if p.single != nil {
-		return p.single[i]
-	}
-	return math.Float32frombits(uint32(p.half[i]) << 16)
-}
-
-// set writes element i. Sixteen random bits are added below what bfloat16 keeps.
-func (p parameter) set(i int, x float32) {
-	switch {
-	case p.single != nil:
-		p.single[i] = x
-	case !finite(x):
-		p.half[i] = dtype.BF16(x)
-	default:
-		p.half[i] = uint16((math.Float32bits(x) + uint32(uint16(p.round.Uint64(uint64(i))))) >> 16)
-	}
 }
 
 func sqrt32(x float32) float32 { return float32(math.Sqrt(float64(x))) }

@@ -30,9 +30,9 @@ func Adam8Blocks(n int) int { return (n + Adam8Block - 1) / Adam8Block }
 // set is what bitsandbytes does on a GPU, neither its CPU form.) An element whose
 // gradient is not finite keeps its parameter and gets zero states.
 //
-// P F32, or BF16 rounded with Round as in AdamW, G F32, contiguous, of n elements;
-// MCode and VCode U8 [n], MMax and VMax F32 [Adam8Blocks(n)]. New states are all zero bytes. Source: Dettmers and others,
-// arXiv 2110.02861.
+// P and G F32 or BF16, contiguous, of n elements, a BF16 P rounded with Round as
+// in AdamW; MCode and VCode U8 [n], MMax and VMax F32 [Adam8Blocks(n)]. New states
+// are all zero bytes. Source: Dettmers and others, arXiv 2110.02861.
 type AdamW8 struct {
 	P, G         tensor.Tensor
 	MCode, VCode tensor.Tensor
@@ -50,8 +50,8 @@ func (AdamW8) Name() string { return "adamw8" }
 func (k AdamW8) Check() error {
 	var c check
 	n := k.P.Len()
-	c.parameter(k.P)
-	c.array("g", k.G, tensor.F32, n)
+	c.parameter("p", k.P, n)
+	c.parameter("g", k.G, n)
 	c.array("mcode", k.MCode, tensor.U8, n)
 	c.array("vcode", k.VCode, tensor.U8, n)
 	c.array("mmax", k.MMax, tensor.F32, Adam8Blocks(n))
@@ -65,7 +65,7 @@ func (k AdamW8) Host(w gpu.Workers) error {
 	if raised(k.Adam.Flag) {
 		return nil
 	}
-	p, g := trained(k.P, k.Round), k.G.Float32s()
+	params, grads := elementsOf(k.P), elementsOf(k.G)
 	mcode, vcode := tensor.Host[byte](k.MCode), tensor.Host[byte](k.VCode)
 	mmax, vmax := k.MMax.Float32s(), k.VMax.Float32s()
 	a, clip, t := k.Adam, k.Adam.clip(), k.Adam.step()
@@ -76,19 +76,21 @@ func (k AdamW8) Host(w gpu.Workers) error {
 	keep := 1 - lr*float32(a.WeightDecay)
 	signed, unsigned := SignedCode(), UnsignedCode()
 	w.For(len(mmax), piece/Adam8Block, func(lo, hi int) {
-		var m, v [Adam8Block]float32
+		var m, v, pbuf, gbuf [Adam8Block]float32
 		for b := lo; b < hi; b++ {
-			from, to := b*Adam8Block, min((b+1)*Adam8Block, len(g))
-			for i := from; i < to; i++ {
+			from, to := b*Adam8Block, min((b+1)*Adam8Block, k.P.Len())
+			p, g := params.load(pbuf[:], from, to), grads.load(gbuf[:], from, to)
+			mcode, vcode := mcode[from:to], vcode[from:to]
+			for i := range p {
 				gi := g[i] * clip
 				if !finite(gi) {
-					m[i-from], v[i-from] = 0, 0
+					m[i], v[i] = 0, 0
 					continue
 				}
 				mi := signed.Value[mcode[i]]*mmax[b]*beta1 + (1-beta1)*gi
 				vi := unsigned.Value[vcode[i]]*vmax[b]*beta2 + (1-beta2)*gi*gi
-				m[i-from], v[i-from] = mi, vi
-				x := p.at(i)
+				m[i], v[i] = mi, vi
+				x := p[i]
 				if !k.DecayAfter {
 					x *= keep
 				}
@@ -96,12 +98,13 @@ func (k AdamW8) Host(w gpu.Workers) error {
 				if k.DecayAfter {
 					x *= keep
 				}
-				p.set(i, x)
+				p[i] = x
 			}
-			mmax[b] = signed.encode(mcode[from:to], m[:to-from])
-			vmax[b] = unsigned.encode(vcode[from:to], v[:to-from])
+			params.store(p, from, k.Round)
+			mmax[b] = signed.encode(mcode, m[:to-from])
+			vmax[b] = unsigned.encode(vcode, v[:to-from])
 			if k.FixSign {
-				signed.fixSigns(mcode[from:to], m[:to-from])
+				signed.fixSigns(mcode, m[:to-from])
 			}
 		}
 	})

@@ -5,11 +5,11 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/tensor"
-	"longship/internal/rng"
+	"longship/internal/dtype"
 )
 
-// SumSquares is Sum[0] += Σ X², in float64 and a fixed order. X F32 in any
-// shape, Sum [1] F64; called for every gradient of a scope it gives the square
+// SumSquares is Sum[0] += Σ X², in float64 and a fixed order. X F32 or BF16 in
+// any shape, Sum [1] F64; called for every gradient of a scope it gives the square
 // of their global norm. Zero it first.
 type SumSquares struct{ Sum, X tensor.Tensor }
 
@@ -26,16 +26,16 @@ func (k SumSquares) Check() error {
 
 // Host sums rows in pieces, then the pieces in order.
 func (k SumSquares) Host(w gpu.Workers) error {
-	x := open(k.X)
+	x, n, size := rawRows(k.X), k.X.Rows(), k.X.DType.Size()
 	if k.X.Contiguous() {
-		x = rows{data: x.data, n: 1, cols: k.X.Len(), stride: k.X.Len()}
+		x, n = bytesOf{data: x.data, width: k.X.Len() * size}, 1
 	}
-	for i := range x.n {
-		row := x.row(i)
-		sums := make([]float64, (len(row)+piece-1)/piece)
-		w.For(len(row), piece, func(lo, hi int) {
+	for i := range n {
+		row, cols := x.row(i), x.width/size
+		sums := make([]float64, (cols+piece-1)/piece)
+		w.For(cols, piece, func(lo, hi int) {
 			var sum float64
-			for _, v := range row[lo:hi] {
+			for _, v := range singles(k.X.DType, row[lo*size:hi*size]) {
 				sum += float64(v) * float64(v)
 			}
 			sums[lo/piece] = sum
@@ -45,6 +45,16 @@ func (k SumSquares) Host(w gpu.Workers) error {
 		}
 	}
 	return nil
+}
+
+// singles returns elements as float32, without a copy where they are.
+func singles(dt tensor.DType, raw []byte) []float32 {
+	if dt == tensor.F32 {
+		return dtype.View[float32](raw)
+	}
+	out := make([]float32, len(raw)/dt.Size())
+	toF32(dt)(out, raw)
+	return out
 }
 
 // ClipNorm turns a sum of squares into the norm and the factor that clips it:
@@ -98,7 +108,7 @@ func (EMA) Name() string { return "ema" }
 // Check demands equal sizes.
 func (k EMA) Check() error {
 	var c check
-	c.parameter(k.P)
+	c.parameter("p", k.P, k.P.Len())
 	c.array("shadow", k.Shadow, tensor.F32, k.P.Len())
 	c.flag(k.Flag)
 	return c.err
@@ -109,10 +119,15 @@ func (k EMA) Host(w gpu.Workers) error {
 	if raised(k.Flag) {
 		return nil
 	}
-	shadow, p, part := k.Shadow.Float32s(), trained(k.P, rng.Gen{}), float32(1-k.Decay)
+	shadow, params, part := k.Shadow.Float32s(), elementsOf(k.P), float32(1-k.Decay)
 	w.For(len(shadow), piece, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			shadow[i] -= part * (shadow[i] - p.at(i))
+		var buf [adamPiece]float32
+		for from := lo; from < hi; from += adamPiece {
+			to := min(from+adamPiece, hi)
+			p, shadow := params.load(buf[:], from, to), shadow[from:to]
+			for i := range p {
+				shadow[i] -= part * (shadow[i] - p[i])
+			}
 		}
 	})
 	return nil

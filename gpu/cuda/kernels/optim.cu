@@ -7,15 +7,15 @@
 
 // Random numbers of one tensor and step: Philox4x32-10 (Salmon and others, SC
 // 2011) under a key; stream is the upper half of its counter. key and stream are
-// those of the host's generator, whose element i is words 2·(i%2) and the next
-// of block i/2.
+// those of the host's generator, whose element j is words 2·(j%2) and the next of
+// block j/2. Rounding takes the 16 bits from bit 16·(i%4) on of element i/4 for
+// parameter i, so a block is the random bits of eight neighbours.
 struct Random {
     unsigned key0, key1;
     unsigned long long stream;
 
-    // sixteen returns the lower 16 bits of element i.
-    __device__ unsigned sixteen(unsigned long long i) const {
-        unsigned c0 = (unsigned)(i >> 1), c1 = (unsigned)(i >> 33), c2 = (unsigned)stream, c3 = (unsigned)(stream >> 32);
+    __device__ uint4 block(unsigned long long n) const {
+        unsigned c0 = (unsigned)n, c1 = (unsigned)(n >> 32), c2 = (unsigned)stream, c3 = (unsigned)(stream >> 32);
         unsigned k0 = key0, k1 = key1;
         for (int round = 0; round < 10; round++) {
             unsigned h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
@@ -23,18 +23,39 @@ struct Random {
             c0 = h1 ^ c1 ^ k0, c1 = l1, c2 = h0 ^ c3 ^ k1, c3 = l0;
             k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
         }
-        return (i & 1 ? c2 : c0) & 0xffff;
+        return make_uint4(c0, c1, c2, c3);
     }
+};
+
+// Noise is the random bits of 256 neighbouring parameters, an element a thread
+// of the block. float32 parameters need none.
+template <class P>
+struct Noise {
+    __device__ void draw(Random, long long) {}
+    __device__ unsigned mine() const { return 0; }
+};
+
+template <>
+struct Noise<bf16> {
+    uint4 bits[32];
+
+    // draw draws those of parameters from 256·chunk on; all threads call it.
+    __device__ void draw(Random r, long long chunk) {
+        __syncthreads(); // the last ones have been read
+        if (threadIdx.x < 32) bits[threadIdx.x] = r.block(32 * chunk + threadIdx.x);
+        __syncthreads();
+    }
+    __device__ unsigned mine() const { return ((const unsigned short*)bits)[threadIdx.x]; }
 };
 
 // putParameter writes a parameter; bf16 ones are rounded up or down at random,
 // up with the probability that keeps the mean.
-__device__ inline void putParameter(float* p, size_t i, float x, Random) { p[i] = x; }
-__device__ inline void putParameter(bf16* p, size_t i, float x, Random r) {
+__device__ inline void putParameter(float& p, float x, unsigned) { p = x; }
+__device__ inline void putParameter(bf16& p, float x, unsigned noise) {
     if (isfinite(x))
-        p[i].bits = (unsigned short)((__float_as_uint(x) + r.sixteen(i)) >> 16);
+        p.bits = (unsigned short)((__float_as_uint(x) + noise) >> 16);
     else
-        put(p[i], x);
+        put(p, x);
 }
 
 // Settings of a step, as the host has them.
@@ -49,11 +70,13 @@ struct Adam {
 };
 
 // adamw: m += (1-β1)·(g - m), v = β2·v + (1-β2)·g²,
-// p = p·(1 - lr·wd) - lr/(1-β1^t) · m / (sqrt(v)/sqrt(1-β2^t) + eps).
+// p = p·(1 - lr·wd) - lr/(1-β1^t) · m / (sqrt(v)/sqrt(1-β2^t) + eps); a thread
+// an element of 256 neighbours.
 template <class P>
-__device__ inline void adamw(P* p, const float* g, float* m, float* v, Adam a, Random random, long long n) {
+__device__ inline void adamw(P* p, const void* g, int gType, float* m, float* v, Adam a, Random random, long long n) {
     if (a.off()) return;
     __shared__ float size, root;
+    __shared__ Noise<P> noise;
     if (threadIdx.x == 0) {
         double t = a.step[0];
         size = (float)(a.lr / (1 - pow(a.beta1, t)));
@@ -62,12 +85,15 @@ __device__ inline void adamw(P* p, const float* g, float* m, float* v, Adam a, R
     __syncthreads();
     float keep = (float)(1 - a.lr * a.decay), eps = (float)a.eps, clip = a.factor();
     float rise = (float)(1 - a.beta1), beta2 = (float)a.beta2, rest = (float)(1 - a.beta2);
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
-        float gi = g[i] * clip;
+    for (long long chunk = blockIdx.x; chunk * 256 < n; chunk += gridDim.x) {
+        noise.draw(random, chunk);
+        long long i = chunk * 256 + threadIdx.x;
+        if (i >= n) return; // in the last chunk of all
+        float gi = element(g, i, gType) * clip;
         float mi = m[i] + rise * (gi - m[i]);
         float vi = beta2 * v[i] + rest * gi * gi;
         m[i] = mi, v[i] = vi;
-        putParameter(p, i, widen(p[i]) * keep - size * (mi / (sqrtf(vi) / root + eps)), random);
+        putParameter(p[i], widen(p[i]) * keep - size * (mi / (sqrtf(vi) / root + eps)), noise.mine());
     }
 }
 
@@ -95,10 +121,11 @@ __device__ inline float blockMax(float x) {
 // adamw8: AdamW whose moments are codes of 8 bits with one absolute maximum a
 // block of 256 elements; a thread an element.
 template <class P>
-__device__ inline void adamw8(P* p, const float* g, unsigned char* mcode, unsigned char* vcode, float* mmax, float* vmax,
+__device__ inline void adamw8(P* p, const void* g, int gType, unsigned char* mcode, unsigned char* vcode, float* mmax, float* vmax,
                               Adam a, int decayAfter, int fixSign, Random random, long long n) {
     if (a.off()) return;
     __shared__ float value[2][256], middle[2][256], size, c2;
+    __shared__ Noise<P> noise;
     int tid = threadIdx.x;
     value[0][tid] = signedCode[tid], value[1][tid] = unsignedCode[tid];
     float lr = (float)a.lr, beta1 = (float)a.beta1, beta2 = (float)a.beta2;
@@ -112,9 +139,10 @@ __device__ inline void adamw8(P* p, const float* g, unsigned char* mcode, unsign
     __syncthreads();
     float eps = c2 * (float)a.eps, keep = 1 - lr * (float)a.decay, clip = a.factor();
     for (long long block = blockIdx.x; block * 256 < n; block += gridDim.x) {
+        noise.draw(random, block);
         long long i = block * 256 + tid;
         float m = 0, v = 0;
-        float gi = i < n ? g[i] * clip : 0;
+        float gi = i < n ? element(g, i, gType) * clip : 0;
         bool fine = i < n && isfinite(gi);
         if (fine) {
             m = value[0][mcode[i]] * mmax[block] * beta1 + (1 - beta1) * gi;
@@ -123,7 +151,7 @@ __device__ inline void adamw8(P* p, const float* g, unsigned char* mcode, unsign
             if (!decayAfter) x *= keep;
             x += size * (m / (sqrtf(v) + eps));
             if (decayAfter) x *= keep;
-            putParameter(p, i, x, random);
+            putParameter(p[i], x, noise.mine());
         }
         float mtop = blockMax(fabsf(m)), vtop = blockMax(fabsf(v));
         if (tid == 0) mmax[block] = mtop, vmax[block] = vtop;
@@ -141,10 +169,12 @@ __device__ inline void adamw8(P* p, const float* g, unsigned char* mcode, unsign
 #define NUMBERS Random{key0, key1, stream}
 
 #define OPTIMISERS(suffix, P) \
-    KERNEL adamw_##suffix(P* p, const float* g, float* m, float* v, ADAM, RANDOM, long long n) { adamw(p, g, m, v, SETTINGS, NUMBERS, n); } \
-    KERNEL adamw8_##suffix(P* p, const float* g, unsigned char* mcode, unsigned char* vcode, float* mmax, float* vmax, ADAM, \
+    KERNEL adamw_##suffix(P* p, const void* g, int gType, float* m, float* v, ADAM, RANDOM, long long n) { \
+        adamw(p, g, gType, m, v, SETTINGS, NUMBERS, n); \
+    } \
+    KERNEL adamw8_##suffix(P* p, const void* g, int gType, unsigned char* mcode, unsigned char* vcode, float* mmax, float* vmax, ADAM, \
                            int decayAfter, int fixSign, RANDOM, long long n) { \
-        adamw8(p, g, mcode, vcode, mmax, vmax, SETTINGS, decayAfter, fixSign, NUMBERS, n); \
+        adamw8(p, g, gType, mcode, vcode, mmax, vmax, SETTINGS, decayAfter, fixSign, NUMBERS, n); \
     }
 
 OPTIMISERS(f32, float)

@@ -54,11 +54,11 @@ KERNEL flow_loss_mean(float* loss, int* flag, const float* samples, int n) {
 }
 
 // sum_squares: partial[block] = Σ x² over the elements that are the block's.
-KERNEL sum_squares(double* partial, const float* x, long long xRow, long long rows, long long cols) {
+KERNEL sum_squares(double* partial, const void* x, long long xRow, int xType, long long rows, long long cols) {
     double sum = 0;
     for (long long r = 0; r < rows; r++)
         for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < cols; i += (long long)gridDim.x * blockDim.x) {
-            double v = x[r * xRow + i];
+            double v = element(x, r * xRow + i, xType);
             sum += v * v;
         }
     sum = teamSum(sum, blockDim.x);
