@@ -42,14 +42,27 @@ func (l *LoRA) Backward(c *ops.Ctx, dx, dy, x tensor.Tensor, add bool) {
 	defer c.Scope()()
 	part := dy.ColRange(l.Lo, l.Hi)
 	dh := c.New(l.h.Shape...)
-	c.Run(
-		ops.Gemm{C: l.B.Grad, A: part, TransA: true, B: l.h, Alpha: l.Scale, Beta: 1},
-		ops.Gemm{C: dh, A: part, B: operand(c, l.B), Alpha: l.Scale},
-		ops.Gemm{C: l.A.Grad, A: dh, TransA: true, B: x, Alpha: 1, Beta: 1},
-	)
+	accumulate(c, l.B.Grad, ops.Gemm{A: part, TransA: true, B: l.h, Alpha: l.Scale})
+	c.Run(ops.Gemm{C: dh, A: part, B: operand(c, l.B), Alpha: l.Scale})
+	accumulate(c, l.A.Grad, ops.Gemm{A: dh, TransA: true, B: x, Alpha: 1})
 	if dx.Valid() {
 		c.Run(ops.Gemm{C: dx, A: dh, B: operand(c, l.A), Alpha: 1, Beta: 1})
 	}
+}
+
+// accumulate queues that a product is added to a gradient: in float32, and
+// rounded once where the gradient is bfloat16.
+func accumulate(c *ops.Ctx, grad tensor.Tensor, product ops.Gemm) {
+	product.Beta = 1
+	if grad.DType == tensor.F32 || c.Act == tensor.BF16 {
+		product.C = grad
+		c.Run(product)
+		return
+	}
+	// A product of float32 matrices is float32.
+	defer c.Scope()()
+	product.C = c.NewF32(grad.Shape...)
+	c.Run(ops.Cast{Y: product.C, X: grad}, product, ops.Cast{Y: grad, X: product.C})
 }
 
 // operand returns a parameter in the activations' type.

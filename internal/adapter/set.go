@@ -7,6 +7,7 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/tensor"
+	"longship/internal/dtype"
 	"longship/internal/nn"
 	"longship/internal/rng"
 )
@@ -39,7 +40,8 @@ const (
 	PartB = "lora_B" // [rows, rank]
 )
 
-// Param is one trained tensor and its gradient, both float32 on the device.
+// Param is one trained tensor and its gradient, on the device and of one type,
+// float32 or bfloat16.
 type Param struct {
 	Layer Layer
 	Part  string // PartA or PartB
@@ -54,8 +56,8 @@ func (p Param) Name() string { return p.Layer.Name() + "." + p.Part }
 // the other, so that they can be updated and moved as one.
 type Block struct {
 	Params []Param       // in the model's order, A before B
-	Values tensor.Tensor // f32 [n]; between tensors there may be padding, always zero
-	Grads  tensor.Tensor // f32 [n], laid out like Values
+	Values tensor.Tensor // [n]; between tensors there may be padding, always zero
+	Grads  tensor.Tensor // [n], laid out like Values
 }
 
 // Set is the adapter of a model: its low-rank pairs, in device memory, block by
@@ -67,6 +69,7 @@ type Set struct {
 	layers []Layer
 	blocks []Block
 	byName map[string][]pair // of a module
+	dtype  tensor.DType
 	values gpu.Buffer
 	grads  gpu.Buffer
 	dev    gpu.Device
@@ -76,9 +79,14 @@ type Set struct {
 type pair struct{ a, b Param }
 
 // New takes device memory for the pairs of a model of the given number of
-// blocks. Values and gradients are zero once Zero has run.
-func New(dev gpu.Device, blocks int, layers []Layer) (*Set, error) {
-	s := &Set{layers: layers, blocks: make([]Block, blocks), byName: map[string][]pair{}, dev: dev}
+// blocks. dt is the type of values and gradients: tensor.F32, or tensor.BF16,
+// half the memory, whose updates must be rounded stochastically (package optim
+// does). Init or Write sets the values.
+func New(dev gpu.Device, blocks int, layers []Layer, dt tensor.DType) (*Set, error) {
+	s := &Set{layers: layers, blocks: make([]Block, blocks), byName: map[string][]pair{}, dev: dev, dtype: dt}
+	if dt != tensor.F32 && dt != tensor.BF16 {
+		return nil, fmt.Errorf("adapter: values of type %s: there are f32 and bf16", dt)
+	}
 	plan := make([][]Layer, blocks)
 	var total int64
 	for _, l := range layers {
@@ -86,13 +94,14 @@ func New(dev gpu.Device, blocks int, layers []Layer) (*Set, error) {
 			return nil, fmt.Errorf("adapter: %s has rank %d", l.Name(), l.Rank)
 		}
 		plan[l.Module.Block] = append(plan[l.Module.Block], l)
-		total += aligned(l.Rank*l.Module.In) + aligned(l.Rank*(l.Hi-l.Lo))
+		total += s.aligned(l.Rank*l.Module.In) + s.aligned(l.Rank*(l.Hi-l.Lo))
 	}
+	size := int64(dt.Size())
 	var err error
-	if s.values, err = dev.Alloc(4 * total); err != nil {
+	if s.values, err = dev.Alloc(size * total); err != nil {
 		return nil, fmt.Errorf("adapter of %d modules: %w", len(layers), err)
 	}
-	if s.grads, err = dev.Alloc(4 * total); err != nil {
+	if s.grads, err = dev.Alloc(size * total); err != nil {
 		return nil, errors.Join(fmt.Errorf("gradients of %d modules: %w", len(layers), err), s.Close())
 	}
 	var off int64 // elements
@@ -106,23 +115,22 @@ func New(dev gpu.Device, blocks int, layers []Layer) (*Set, error) {
 			s.byName[l.Module.Name] = append(s.byName[l.Module.Name], p)
 		}
 		n := int(off - from)
-		s.blocks[i].Values = tensor.New(s.values, 4*from, tensor.F32, n)
-		s.blocks[i].Grads = tensor.New(s.grads, 4*from, tensor.F32, n)
+		s.blocks[i].Values = tensor.New(s.values, size*from, dt, n)
+		s.blocks[i].Grads = tensor.New(s.grads, size*from, dt, n)
 	}
 	return s, nil
 }
 
 // aligned rounds elements up so that every tensor starts at a multiple of tensor.Align bytes.
-func aligned(n int) int64 {
-	const step = tensor.Align / 4
+func (s *Set) aligned(n int) int64 {
+	step := int64(tensor.Align / s.dtype.Size())
 	return (int64(n) + step - 1) / step * step
 }
 
 func (s *Set) place(l Layer, part string, off int64, shape ...int) (Param, int64) {
-	p := Param{Layer: l, Part: part,
-		Value: tensor.New(s.values, 4*off, tensor.F32, shape...),
-		Grad:  tensor.New(s.grads, 4*off, tensor.F32, shape...)}
-	return p, off + aligned(p.Value.Len())
+	at := off * int64(s.dtype.Size())
+	p := Param{Layer: l, Part: part, Value: tensor.New(s.values, at, s.dtype, shape...), Grad: tensor.New(s.grads, at, s.dtype, shape...)}
+	return p, off + s.aligned(p.Value.Len())
 }
 
 // Layers returns the pairs, in the order they were given.
@@ -194,9 +202,11 @@ func (s *Set) Init(st gpu.Stream, seed uint64, how string) error {
 	})
 }
 
-// Write sets the values of all tensors: fill is given each with its elements to
-// set. Gradients become zero. It returns when the stream st has copied them.
+// Write sets the values of all tensors: fill is given each with its elements,
+// zero, to set; they are rounded to the nearest of the Set's type. Gradients
+// become zero. It returns when the stream st has copied them.
 func (s *Set) Write(st gpu.Stream, fill func(p Param, dst []float32) error) error {
+	var wide []float32
 	return s.stage(func(b Block, host gpu.Buffer) error {
 		at := func(t tensor.Tensor) gpu.Region { return gpu.Region{Buf: host, Len: t.Bytes()} }
 		clear(host.Host())
@@ -205,9 +215,19 @@ func (s *Set) Write(st gpu.Stream, fill func(p Param, dst []float32) error) erro
 			return err
 		}
 		for _, p := range b.Params {
-			if err := fill(p, hostView(p.Value, b.Values, host)); err != nil {
+			view := hostView(p.Value, b.Values, host)
+			if s.dtype == tensor.F32 {
+				if err := fill(p, view.Float32s()); err != nil {
+					return err
+				}
+				continue
+			}
+			wide = grow(wide, view.Len())
+			clear(wide)
+			if err := fill(p, wide); err != nil {
 				return err
 			}
+			dtype.F32ToBF16(tensor.Host[uint16](view), wide)
 		}
 		st.Copy(b.Values.Region(), at(b.Values))
 		return st.Sync()
@@ -217,13 +237,21 @@ func (s *Set) Write(st gpu.Stream, fill func(p Param, dst []float32) error) erro
 // Read gives the values of all tensors, as they are after the work queued on
 // st, to take, which must not keep them.
 func (s *Set) Read(st gpu.Stream, take func(p Param, src []float32) error) error {
+	var wide []float32
 	return s.stage(func(b Block, host gpu.Buffer) error {
 		st.Copy(gpu.Region{Buf: host, Len: b.Values.Bytes()}, b.Values.Region())
 		if err := st.Sync(); err != nil {
 			return err
 		}
 		for _, p := range b.Params {
-			if err := take(p, hostView(p.Value, b.Values, host)); err != nil {
+			view := hostView(p.Value, b.Values, host)
+			if s.dtype == tensor.F32 {
+				wide = view.Float32s()
+			} else {
+				wide = grow(wide, view.Len())
+				dtype.BF16ToF32(wide, tensor.Host[uint16](view))
+			}
+			if err := take(p, wide); err != nil {
 				return err
 			}
 		}
@@ -232,8 +260,16 @@ func (s *Set) Read(st gpu.Stream, take func(p Param, src []float32) error) error
 }
 
 // hostView is t's place in a host copy of its block.
-func hostView(t, block tensor.Tensor, host gpu.Buffer) []float32 {
-	return tensor.New(host, t.Off-block.Off, tensor.F32, t.Shape...).Float32s()
+func hostView(t, block tensor.Tensor, host gpu.Buffer) tensor.Tensor {
+	return tensor.New(host, t.Off-block.Off, t.DType, t.Shape...)
+}
+
+// grow returns n elements, those of x where it has as many.
+func grow(x []float32, n int) []float32 {
+	if cap(x) < n {
+		return make([]float32, n)
+	}
+	return x[:n]
 }
 
 // stage runs f for every block that has tensors, with host memory for the largest.

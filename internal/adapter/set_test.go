@@ -13,6 +13,7 @@ import (
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
+	"longship/internal/dtype"
 	"longship/internal/flux2"
 	"longship/internal/nn"
 	"longship/internal/rng"
@@ -40,18 +41,41 @@ func device(t testing.TB) (gpu.Device, gpu.Stream) {
 }
 
 func newSet(t testing.TB, dev gpu.Device, c flux2.Config, rank int, alpha float64, targets ...string) *adapter.Set {
+	return newSetOf(t, tensor.F32, dev, c, rank, alpha, targets...)
+}
+
+// both are the types that an adapter may have.
+var both = []tensor.DType{tensor.F32, tensor.BF16}
+
+// wide returns the elements of a parameter.
+func wide(t tensor.Tensor) []float32 {
+	if t.DType == tensor.F32 {
+		return t.Float32s()
+	}
+	x := make([]float32, t.Len())
+	dtype.BF16ToF32(x, tensor.Host[uint16](t))
+	return x
+}
+
+func newSetOf(t testing.TB, dt tensor.DType, dev gpu.Device, c flux2.Config, rank int, alpha float64, targets ...string) *adapter.Set {
 	ts, err := adapter.Select(c.Modules(), targets, nil)
 	require.NoError(t, err)
-	s, err := adapter.New(dev, c.Blocks(), adapter.Layers(ts, rank, alpha))
+	s, err := adapter.New(dev, c.Blocks(), adapter.Layers(ts, rank, alpha), dt)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
 func TestSetLaysOutBlocks(t *testing.T) {
+	for _, dt := range both {
+		t.Run(dt.String(), func(t *testing.T) { laysOutBlocks(t, dt) })
+	}
+}
+
+func laysOutBlocks(t *testing.T, dt tensor.DType) {
 	dev, st := device(t)
 	c := small()
-	s := newSet(t, dev, c, 5, 5)
+	s := newSetOf(t, dt, dev, c, 5, 5)
 	require.NoError(t, s.Init(st, 42, adapter.Kaiming))
 	var params int64
 	seen := map[string]bool{}
@@ -61,6 +85,8 @@ func TestSetLaysOutBlocks(t *testing.T) {
 			require.Equal(t, i, p.Layer.Module.Block)
 			require.False(t, seen[p.Name()], "%s twice", p.Name())
 			seen[p.Name()] = true
+			require.Equal(t, dt, p.Value.DType)
+			require.Equal(t, dt, p.Grad.DType)
 			require.Zero(t, p.Value.Off%tensor.Align)
 			require.GreaterOrEqual(t, p.Value.Off, end, "%s overlaps", p.Name())
 			end = p.Value.Off + p.Value.Bytes()
@@ -71,16 +97,16 @@ func TestSetLaysOutBlocks(t *testing.T) {
 		require.LessOrEqual(t, end, b.Values.Off+b.Values.Bytes())
 		// Padding is zero, so that norms and updates of a whole block are right.
 		sum := 0.0
-		for _, v := range b.Values.Float32s() {
+		for _, v := range wide(b.Values) {
 			sum += math.Abs(float64(v))
 		}
 		for _, p := range b.Params {
-			for _, v := range p.Value.Float32s() {
+			for _, v := range wide(p.Value) {
 				sum -= math.Abs(float64(v))
 			}
 		}
 		require.InDelta(t, 0, sum, 1e-9)
-		require.False(t, slices.ContainsFunc(b.Grads.Float32s(), func(v float32) bool { return v != 0 }))
+		require.False(t, slices.ContainsFunc(wide(b.Grads), func(v float32) bool { return v != 0 }))
 	}
 	require.Equal(t, s.Size(), params)
 	require.Len(t, s.Params(), 2*len(s.Layers()))
@@ -199,8 +225,81 @@ func TestLoRAEqualsMergedWeight(t *testing.T) {
 	}
 }
 
+// A bfloat16 set holds the nearest of what a float32 one does, and computes what
+// that does with these values; its gradients are those, each addition rounded once.
+func TestBFloat16(t *testing.T) {
+	dev, st := device(t)
+	c := small()
+	const name, tokens = "double_blocks.0.img_attn.qkv", 7
+	half := newSetOf(t, tensor.BF16, dev, c, 3, 2, name)
+	full := newSet(t, dev, c, 3, 2, name)
+	random := func(p adapter.Param, dst []float32) error {
+		rng.New(1, "test", p.Name()).FillNormal(dst, 0)
+		return nil
+	}
+	require.NoError(t, half.Write(st, random))
+	require.NoError(t, full.Write(st, func(p adapter.Param, dst []float32) error {
+		require.NoError(t, random(p, dst))
+		copy(dst, nearest(dst))
+		return nil
+	}))
+	read := map[string][]float32{}
+	require.NoError(t, half.Read(st, func(p adapter.Param, src []float32) error {
+		read[p.Name()] = slices.Clone(src)
+		return nil
+	}))
+	for _, p := range full.Params() {
+		require.Equal(t, p.Value.Float32s(), read[p.Name()])
+	}
+
+	m := full.Layers()[0].Module
+	buf, err := dev.Alloc(1 << 20)
+	require.NoError(t, err)
+	defer buf.Free()
+	x := &ops.Ctx{Stream: st, Arena: tensor.NewArena(buf, st.Fail), Act: tensor.F32}
+	tensorOf := func(name string, rows, cols int) tensor.Tensor {
+		r := x.NewF32(rows, cols)
+		rng.New(2, name).FillNormal(r.Float32s(), 0)
+		return r
+	}
+	w := tensorOf("w", m.Out, m.In)
+	for _, pass := range []string{"first", "second"} {
+		in, dy := tensorOf(pass+" x", tokens, m.In), tensorOf(pass+" dy", tokens, m.Out)
+		var y, dx [2][]float32
+		for i, s := range []*adapter.Set{full, half} {
+			l := s.Wrap(name, &nn.Dense{Weight: tensor.Weight{Data: w}})
+			out, din := x.NewF32(tokens, m.Out), x.NewF32(tokens, m.In)
+			l.Forward(x, out, in)
+			l.Backward(x, din, dy, in, false)
+			require.NoError(t, st.Sync())
+			y[i], dx[i] = out.Float32s(), din.Float32s()
+		}
+		require.Equal(t, y[0], y[1])
+		require.Equal(t, dx[0], dx[1])
+		for i, p := range half.Params() {
+			grad := full.Params()[i].Grad.Float32s() // starts from what half has
+			copy(grad, nearest(grad))
+			require.Equal(t, grad, wide(p.Grad), "%s %s", pass, p.Name())
+		}
+	}
+}
+
+// nearest rounds to bfloat16.
+func nearest(x []float32) []float32 {
+	h, y := make([]uint16, len(x)), make([]float32, len(x))
+	dtype.F32ToBF16(h, x)
+	dtype.BF16ToF32(y, h)
+	return y
+}
+
+func TestSetRefusesType(t *testing.T) {
+	dev, _ := device(t)
+	_, err := adapter.New(dev, 4, nil, tensor.F16)
+	require.ErrorContains(t, err, "f16")
+}
+
 func TestSetRefusesRankZero(t *testing.T) {
 	dev, _ := device(t)
-	_, err := adapter.New(dev, 4, adapter.Layers([]adapter.Target{{Module: small().Modules()[0], Lo: 0, Hi: 9}}, 0, 1))
+	_, err := adapter.New(dev, 4, adapter.Layers([]adapter.Target{{Module: small().Modules()[0], Lo: 0, Hi: 9}}, 0, 1), tensor.F32)
 	require.ErrorContains(t, err, "rank 0")
 }

@@ -51,7 +51,7 @@ func BenchmarkQueueDev(b *testing.B) {
 	targets, err := adapter.Select(c.Modules(), nil, nil)
 	require.NoError(b, err)
 	dev := gpu.NewDiscard()
-	set, err := adapter.New(dev, c.Blocks(), adapter.Layers(targets, 16, 16))
+	set, err := adapter.New(dev, c.Blocks(), adapter.Layers(targets, 16, 16), tensor.F32)
 	require.NoError(b, err)
 	m, err := flux2.New(c, memory.Layout(weightSet(c, tensor.E5M2, nil)), set)
 	require.NoError(b, err)

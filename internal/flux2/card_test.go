@@ -99,7 +99,7 @@ func (c *card) ones(cfg flux2.Config) *adapter.Set {
 	for _, m := range cfg.Modules() {
 		layers = append(layers, adapter.Layer{Target: adapter.Target{Module: m, Hi: m.Out}, Rank: m.In, Alpha: float64(m.In)})
 	}
-	set, err := adapter.New(c.dev, cfg.Blocks(), layers)
+	set, err := adapter.New(c.dev, cfg.Blocks(), layers, tensor.F32)
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, set.Close()) })
 	require.NoError(c.t, set.Write(c.stream, func(p adapter.Param, dst []float32) error {

@@ -38,7 +38,7 @@ func diffusersName(p adapter.Param) string {
 
 // set takes memory for pairs and gives them a golden file's values.
 func (h *host) set(c flux2.Config, layers []adapter.Layer, f *golden.File, prefix string) *adapter.Set {
-	s, err := adapter.New(h.dev, c.Blocks(), layers)
+	s, err := adapter.New(h.dev, c.Blocks(), layers, tensor.F32)
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { require.NoError(h.t, s.Close()) })
 	require.NoError(h.t, s.Write(h.stream, func(p adapter.Param, dst []float32) error {
@@ -186,7 +186,7 @@ func TestWeightGradientsGolden(t *testing.T) {
 			for _, m := range c.Modules() {
 				layers = append(layers, adapter.Layer{Target: adapter.Target{Module: m, Hi: m.Out}, Rank: m.In, Alpha: float64(m.In)})
 			}
-			set, err := adapter.New(h.dev, c.Blocks(), layers)
+			set, err := adapter.New(h.dev, c.Blocks(), layers, tensor.F32)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, set.Close()) }()
 			require.NoError(t, set.Write(h.stream, func(p adapter.Param, dst []float32) error {
@@ -255,7 +255,7 @@ func TestLoRAOutputsGolden(t *testing.T) {
 }
 
 func (h *host) emptySet(c flux2.Config) *adapter.Set {
-	s, err := adapter.New(h.dev, c.Blocks(), nil)
+	s, err := adapter.New(h.dev, c.Blocks(), nil, tensor.F32)
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { require.NoError(h.t, s.Close()) })
 	return s
@@ -267,7 +267,7 @@ func (h *host) readSet(c flux2.Config, file string) *adapter.Set {
 	h.t.Cleanup(func() { st.Close() })
 	pairs, err := adapter.Read(st, c.Modules())
 	require.NoError(h.t, err)
-	s, err := adapter.New(h.dev, c.Blocks(), pairs.Layers)
+	s, err := adapter.New(h.dev, c.Blocks(), pairs.Layers, tensor.F32)
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { require.NoError(h.t, s.Close()) })
 	require.NoError(h.t, pairs.Write(s, h.stream))

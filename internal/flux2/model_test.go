@@ -35,7 +35,7 @@ var tinyShape = flux2.Shape{B: 2, H: 3, W: 2, L: 5, Refs: [][2]int{{2, 1}}}
 func (h *host) loras(c flux2.Config, rank int, targets ...string) *adapter.Set {
 	ts, err := adapter.Select(c.Modules(), targets, nil)
 	require.NoError(h.t, err)
-	s, err := adapter.New(h.dev, c.Blocks(), adapter.Layers(ts, rank, 2))
+	s, err := adapter.New(h.dev, c.Blocks(), adapter.Layers(ts, rank, 2), tensor.F32)
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { require.NoError(h.t, s.Close()) })
 	require.NoError(h.t, s.Write(h.stream, func(p adapter.Param, dst []float32) error {

@@ -18,14 +18,14 @@ type EMA struct {
 	params map[string]tensor.Tensor
 }
 
-// shadow is the average of one block, laid out like its values.
+// shadow is the average of one block, float32, laid out like its values.
 type shadow struct{ values, average tensor.Tensor }
 
 // NewEMA takes memory for the averages of the blocks' parameters. Start sets them.
 func NewEMA(dev gpu.Device, decay float64, blocks []adapter.Block) (*EMA, error) {
 	var size int64
 	for _, b := range blocks {
-		size += b.Values.Bytes()
+		size += 4 * int64(b.Values.Len())
 	}
 	buf, err := dev.Alloc(size)
 	if err != nil {
@@ -39,9 +39,9 @@ func NewEMA(dev gpu.Device, decay float64, blocks []adapter.Block) (*EMA, error)
 		}
 		e.blocks[i] = shadow{values: b.Values, average: tensor.New(buf, off, tensor.F32, b.Values.Len())}
 		for _, p := range b.Params {
-			e.params[p.Name()] = tensor.New(buf, off+p.Value.Off-b.Values.Off, tensor.F32, p.Value.Shape...)
+			e.params[p.Name()] = tensor.New(buf, off+4*elementOf(b, p), tensor.F32, p.Value.Shape...)
 		}
-		off += b.Values.Bytes()
+		off += 4 * int64(b.Values.Len())
 	}
 	return e, nil
 }
@@ -50,7 +50,7 @@ func NewEMA(dev gpu.Device, decay float64, blocks []adapter.Block) (*EMA, error)
 func (e *EMA) Start(st gpu.Stream) {
 	for _, s := range e.blocks {
 		if s.values.Valid() {
-			st.Copy(s.average.Region(), s.values.Region())
+			st.Launch(ops.Cast{Y: s.average, X: s.values})
 		}
 	}
 }
@@ -62,8 +62,8 @@ func (e *EMA) Update(c *ops.Ctx, block int, flag tensor.Tensor) {
 	}
 }
 
-// Block returns the average of a block's values, laid out like them; the zero
-// Tensor for a block without parameters.
+// Block returns the average of a block's values, float32, laid out like them; the
+// zero Tensor for a block without parameters.
 func (e *EMA) Block(block int) tensor.Tensor { return e.blocks[block].average }
 
 // Average returns the average of a parameter.

@@ -4,7 +4,8 @@
 // All state lies in device memory and all work is queued on the compute stream,
 // a block of the model at a time, so that a block can be updated inside the
 // backward pass. Every kernel reads the step's flag and does nothing once it is
-// raised (see gpu/ops.FlowLoss). Types here belong to the goroutine that queues;
+// raised (see gpu/ops.FlowLoss). Moments and averages are float32, or 8 bits,
+// whatever the type of the parameters. Types here belong to the goroutine that queues;
 // Close frees their memory.
 package optim
 
@@ -15,6 +16,7 @@ import (
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
+	"longship/internal/rng"
 )
 
 // The optimisers.
@@ -33,6 +35,13 @@ type Config struct {
 	Beta1, Beta2 float64
 	Eps          float64
 	WeightDecay  float64 // decoupled
+	Seed         uint64  // of stochastic rounding
+}
+
+// Step is one update of a run.
+type Step struct {
+	N  int     // its number in the run: stochastic rounding has other bits in each
+	LR float64 // learning rate
 }
 
 // Optimizer holds the moments of an adapter's parameters.
@@ -85,7 +94,7 @@ func (o *Optimizer) lay(buf gpu.Buffer, blocks []adapter.Block) int64 {
 			s := moments{p: b.Values, g: b.Grads, m: take(tensor.F32, b.Values.Len()), v: take(tensor.F32, b.Values.Len())}
 			o.blocks[i] = []moments{s}
 			for _, p := range b.Params {
-				at := p.Value.Off - b.Values.Off
+				at := 4 * elementOf(b, p)
 				o.states[p.Name()] = map[string]tensor.Tensor{
 					"m": tensor.New(buf, s.m.Off+at, tensor.F32, p.Value.Shape...),
 					"v": tensor.New(buf, s.v.Off+at, tensor.F32, p.Value.Shape...),
@@ -115,20 +124,27 @@ func (o *Optimizer) Count(c *ops.Ctx, flag tensor.Tensor) {
 	c.Run(ops.CountStep{Step: o.step, Flag: flag})
 }
 
-// Update queues the update of one block's parameters at a learning rate.
-// Gradients count coef times as much.
-func (o *Optimizer) Update(c *ops.Ctx, block int, lr float64, coef, flag tensor.Tensor) {
+// elementOf returns the place of a parameter among the elements of its block.
+func elementOf(b adapter.Block, p adapter.Param) int64 {
+	return (p.Value.Off - b.Values.Off) / int64(p.Value.DType.Size())
+}
+
+// Update queues the update of one block's parameters. Gradients count coef times
+// as much. Parameters of bfloat16 are rounded stochastically, so that updates
+// smaller than the distance of two neighbours are not lost.
+func (o *Optimizer) Update(c *ops.Ctx, block int, s Step, coef, flag tensor.Tensor) {
 	a := ops.AdamParams{
-		LR: lr, Beta1: o.cfg.Beta1, Beta2: o.cfg.Beta2, Eps: o.cfg.Eps, WeightDecay: o.cfg.WeightDecay,
+		LR: s.LR, Beta1: o.cfg.Beta1, Beta2: o.cfg.Beta2, Eps: o.cfg.Eps, WeightDecay: o.cfg.WeightDecay,
 		Step: o.step, Clip: coef, Flag: flag,
 	}
-	for _, s := range o.blocks[block] {
-		if s.mMax.Valid() {
+	for i, m := range o.blocks[block] {
+		round := rng.New(o.cfg.Seed, "optim/round", s.N, block, i)
+		if m.mMax.Valid() {
 			// Decay and signs as bitsandbytes' GPU kernel has them, on every device.
-			c.Run(ops.AdamW8{P: s.p, G: s.g, MCode: s.m, VCode: s.v, MMax: s.mMax, VMax: s.vMax,
-				Adam: a, DecayAfter: true, FixSign: true})
+			c.Run(ops.AdamW8{P: m.p, G: m.g, MCode: m.m, VCode: m.v, MMax: m.mMax, VMax: m.vMax,
+				Adam: a, DecayAfter: true, FixSign: true, Round: round})
 		} else {
-			c.Run(ops.AdamW{P: s.p, G: s.g, M: s.m, V: s.v, Adam: a})
+			c.Run(ops.AdamW{P: m.p, G: m.g, M: m.m, V: m.v, Adam: a, Round: round})
 		}
 	}
 }

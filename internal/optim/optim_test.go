@@ -13,6 +13,7 @@ import (
 	"longship/gpu/ops/opstest"
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
+	"longship/internal/dtype"
 	"longship/internal/golden"
 	"longship/internal/nn"
 )
@@ -32,6 +33,11 @@ type bench struct {
 // row: in[i] is the size of the only pair of block i, 0 for no pair.
 func newBench(t testing.TB, in ...int) *bench {
 	t.Helper()
+	return newBenchOf(t, tensor.F32, in...)
+}
+
+func newBenchOf(t testing.TB, dt tensor.DType, in ...int) *bench {
+	t.Helper()
 	dev, err := cpu.New()
 	check(t, err)
 	st, err := dev.NewStream("compute")
@@ -43,7 +49,7 @@ func newBench(t testing.TB, in ...int) *bench {
 			layers = append(layers, adapter.Layer{Target: adapter.Target{Module: m, Hi: 1}, Rank: 1, Alpha: 1})
 		}
 	}
-	set, err := adapter.New(dev, len(in), layers)
+	set, err := adapter.New(dev, len(in), layers, dt)
 	check(t, err)
 	flag, err := dev.Alloc(4)
 	check(t, err)
@@ -86,7 +92,7 @@ func (b *bench) step(o *Optimizer, lr float64, coef tensor.Tensor) {
 	b.t.Helper()
 	o.Count(b.ctx, b.flag)
 	for i := range b.set.Blocks() {
-		o.Update(b.ctx, i, lr, coef, b.flag)
+		o.Update(b.ctx, i, Step{LR: lr}, coef, b.flag)
 	}
 	b.sync()
 }
@@ -102,8 +108,8 @@ func TestAdamWMatchesReference(t *testing.T) {
 		lr  float64
 		cfg Config
 	}{
-		"adamw":    {1e-3, Config{AdamW, 0.9, 0.999, 1e-8, 1e-2}},
-		"adamw_hi": {5e-2, Config{AdamW, 0.8, 0.95, 1e-6, 0.3}},
+		"adamw":    {1e-3, Config{AdamW, 0.9, 0.999, 1e-8, 1e-2, 0}},
+		"adamw_hi": {5e-2, Config{AdamW, 0.8, 0.95, 1e-6, 0.3, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := shape[1]
@@ -140,7 +146,7 @@ func TestAdamW8bitMatchesReference(t *testing.T) {
 	grads, shape := f.Items("grads")
 	n := shape[0]
 	b := newBench(t, n)
-	cfg := Config{AdamW8bit, f.Number("b1"), f.Number("b2"), f.Number("eps"), f.Number("wd")}
+	cfg := Config{AdamW8bit, f.Number("b1"), f.Number("b2"), f.Number("eps"), f.Number("wd"), 0}
 	o := b.optimizer(cfg)
 	p := b.a(0)
 	st := o.State(p.Name())
@@ -182,7 +188,7 @@ func TestAdamW8bitMatchesReference(t *testing.T) {
 
 func TestSmallTensorsKeepFloatMoments(t *testing.T) {
 	b := newBench(t, smallest, smallest-1)
-	o := b.optimizer(Config{AdamW8bit, 0.9, 0.999, 1e-8, 0})
+	o := b.optimizer(Config{AdamW8bit, 0.9, 0.999, 1e-8, 0, 0})
 	for i, want := range []string{"m_code", "m"} {
 		if st := o.State(b.a(i).Name()); !st[want].Valid() {
 			t.Errorf("tensor of %d elements has states %v, want %s", b.a(i).Value.Len(), st, want)
@@ -194,7 +200,7 @@ func TestFlagSuppressesEverything(t *testing.T) {
 	for _, name := range []string{AdamW, AdamW8bit} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 5000, 100)
-			o := b.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01})
+			o := b.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01, 0})
 			e, err := NewEMA(b.dev, 0.5, b.set.Blocks())
 			check(t, err)
 			defer e.Close()
@@ -339,18 +345,87 @@ func TestEMAFollows(t *testing.T) {
 	}
 }
 
+// Moments and averages of a bfloat16 adapter are float32 and each parameter's
+// own; the average follows what the parameters really are.
+func TestStatesOfBFloat16(t *testing.T) {
+	for _, name := range []string{AdamW, AdamW8bit} {
+		t.Run(name, func(t *testing.T) {
+			b := newBenchOf(t, tensor.BF16, 70, 0, 300)
+			o := b.optimizer(Config{name, 0.9, 0.999, 1e-8, 0, 7})
+			e, err := NewEMA(b.dev, 0, b.set.Blocks()) // the parameters themselves
+			check(t, err)
+			defer e.Close()
+			e.Start(b.ctx.Stream)
+			for i, p := range b.set.Params() {
+				fillHalf(p.Value, 1)
+				fillHalf(p.Grad, float32(i+1))
+			}
+			b.step(o, 1e-3, tensor.Tensor{})
+			for i := range b.set.Blocks() {
+				e.Update(b.ctx, i, b.flag)
+			}
+			b.sync()
+			for i, p := range b.set.Params() {
+				st := o.State(p.Name())
+				for k := range p.Value.Len() {
+					golden.Near(t, "m of "+p.Name(), st["m"].Float32s()[k:k+1], []float32{0.1 * float32(i+1)}, 1e-6)
+					golden.Near(t, "v of "+p.Name(), st["v"].Float32s()[k:k+1], []float32{0.001 * float32((i+1)*(i+1))}, 1e-5)
+				}
+				value := make([]float32, p.Value.Len())
+				dtype.BF16ToF32(value, tensor.Host[uint16](p.Value))
+				golden.Near(t, "average of "+p.Name(), e.Average(p.Name()).Float32s(), value, 0)
+			}
+		})
+	}
+}
+
+// The random bits of rounding are those of the seed, the step and the place.
+func TestRoundingOfEachStepIsItsOwn(t *testing.T) {
+	for _, name := range []string{AdamW, AdamW8bit} {
+		t.Run(name, func(t *testing.T) {
+			update := func(seed uint64, step int) [2]string {
+				b := newBenchOf(t, tensor.BF16, 5000, 5000)
+				o := b.optimizer(Config{name, 0.9, 0.999, 1e-8, 0, seed})
+				for _, p := range b.set.Params() {
+					fillHalf(p.Value, 1)
+					fillHalf(p.Grad, 1)
+				}
+				o.Count(b.ctx, b.flag)
+				for i := range b.set.Blocks() {
+					o.Update(b.ctx, i, Step{N: step, LR: 1e-3}, tensor.Tensor{}, b.flag)
+				}
+				b.sync()
+				return [2]string{string(b.a(0).Value.Region().Bytes()), string(b.a(1).Value.Region().Bytes())}
+			}
+			first := update(1, 1)
+			if again := update(1, 1); again != first {
+				t.Error("the same step rounds differently when it is taken again")
+			}
+			if first[0] == first[1] || first == update(1, 2) || first == update(2, 1) {
+				t.Error("another block, step or seed rounds the same")
+			}
+		})
+	}
+}
+
 func BenchmarkUpdate(b *testing.B) {
 	for _, name := range []string{AdamW, AdamW8bit} {
 		b.Run(name, func(b *testing.B) {
 			const n = 1 << 20
 			x := newBench(b, n)
-			o := x.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01})
+			o := x.optimizer(Config{name, 0.9, 0.999, 1e-8, 0.01, 0})
 			fill(x.a(0).Grad, 0.01)
 			b.SetBytes(n * 4)
 			for b.Loop() {
 				x.step(o, 1e-4, tensor.Tensor{})
 			}
 		})
+	}
+}
+
+func fillHalf(t tensor.Tensor, v float32) {
+	for i := range t.Len() {
+		tensor.Host[uint16](t)[i] = dtype.BF16(v)
 	}
 }
 

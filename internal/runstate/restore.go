@@ -7,14 +7,17 @@ import (
 	"slices"
 
 	"longship/gpu/tensor"
+	"longship/internal/dtype"
 	"longship/internal/safetensors"
 	"longship/stages/port"
 )
 
 // Restore puts a checkpoint into a state that has been laid out for the same
-// run: step, counters, and the bytes of every tensor. A moving average that is
-// new in this run starts from the values; one that is no longer kept is left.
-// A tensor that is missing or of another type or shape is an error.
+// run: step, counters, and the bytes of every tensor. Values that the run keeps
+// in another type, float32 for bfloat16 or the reverse, are rounded to the nearest.
+// A moving average that is new in this run starts from the values; one that is no
+// longer kept is left. A tensor that is missing or of another type or shape is an
+// error.
 func (c *Checkpoint) Restore(ctx context.Context, st *port.State) error {
 	file, err := safetensors.Open(c.StatePath)
 	if err != nil {
@@ -56,19 +59,41 @@ func fill(ctx context.Context, file *safetensors.File, name string, m port.Memor
 	if !ok {
 		return fmt.Errorf("%s: tensor %q is missing: the checkpoint is of another adapter or optimiser", file.Path(), name)
 	}
-	if from.DType != fileTypes[t.DType] || !slices.Equal(from.Shape, t.Shape) {
-		return from.Errorf("it is %s%v, the run has %s%v", from.DType, from.Shape, fileTypes[t.DType], t.Shape)
+	want := fileTypes[t.DType]
+	if !(from.DType == want || isValue(from.DType) && isValue(want)) || !slices.Equal(from.Shape, t.Shape) {
+		return from.Errorf("it is %s%v, the run has %s%v", from.DType, from.Shape, want, t.Shape)
 	}
+	var raw []byte
 	if m == nil {
-		_, err := from.ReadAt(t.Region().Bytes(), 0)
-		return err
+		raw = t.Region().Bytes()
+	} else {
+		*scratch = slices.Grow((*scratch)[:0], int(t.Bytes()))[:t.Bytes()]
+		raw = *scratch
 	}
-	if n := int(from.Bytes); cap(*scratch) < n {
-		*scratch = make([]byte, n)
+	var err error
+	if from.DType == want {
+		_, err = from.ReadAt(raw, 0)
+	} else {
+		err = readAs(want, from, raw)
 	}
-	raw := (*scratch)[:from.Bytes]
-	if _, err := from.ReadAt(raw, 0); err != nil {
+	if err != nil || m == nil {
 		return err
 	}
 	return m.Write(ctx, t, raw)
+}
+
+// isValue says whether parameters and averages may have a type.
+func isValue(dt safetensors.DType) bool { return dt == safetensors.F32 || dt == safetensors.BF16 }
+
+// readAs reads a tensor into raw as values of another type.
+func readAs(dt safetensors.DType, from safetensors.Tensor, raw []byte) error {
+	if dt == safetensors.F32 {
+		return from.Floats(dtype.View[float32](raw), 0)
+	}
+	wide, err := from.Float32()
+	if err != nil {
+		return err
+	}
+	dtype.F32ToBF16(dtype.View[uint16](raw), wide)
+	return nil
 }

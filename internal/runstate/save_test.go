@@ -13,8 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"longship/gpu/tensor"
+	"longship/internal/dtype"
 	"longship/internal/lorafile"
 	"longship/internal/safetensors"
+	"longship/stages/port"
 )
 
 func TestSaveAndLatest(t *testing.T) {
@@ -390,6 +392,47 @@ func TestRestoreRefuses(t *testing.T) {
 	st = stateAt(0)
 	st.Params[0].Optimizer["z"] = u8(1, 0)
 	require.ErrorContains(t, c.Restore(t.Context(), st), `"double_blocks.0.img_attn.qkv.lora_A/z" is missing`)
+}
+
+// A run may keep its values in another type than the run it goes on from.
+func TestRestoreIntoAnotherType(t *testing.T) {
+	half := func(of tensor.Tensor) tensor.Tensor {
+		raw := make(host, 2*of.Len())
+		dtype.F32ToBF16(dtype.View[uint16](raw), of.Float32s())
+		return tensor.New(raw, 0, tensor.BF16, of.Shape...)
+	}
+	narrow := func(step int) *port.State {
+		st := stateAt(step)
+		for i := range st.Params {
+			st.Params[i].Value = half(st.Params[i].Value)
+		}
+		return st
+	}
+	f := In(t.TempDir(), "cat")
+	save(t, f, bf16(0), 4)
+	c, _ := newest(t, f)
+	st := narrow(0)
+	require.NoError(t, c.Restore(t.Context(), st))
+	require.Equal(t, narrow(4), st, "float32 into bfloat16")
+
+	for i := range st.Params {
+		st.Params[i].EMA = tensor.Tensor{}
+	}
+	st.Step = 5
+	_, err := f.Save(t.Context(), bf16(0), st)
+	require.NoError(t, err)
+	c, _ = newest(t, f)
+	wide := stateAt(0)
+	require.NoError(t, c.Restore(t.Context(), wide))
+	require.NotEqual(t, stateAt(4).Params[0].Value, wide.Params[0].Value)
+	require.Equal(t, st.Params[0].Value, half(wide.Params[0].Value), "bfloat16 into float32")
+	require.Equal(t, wide.Params[0].Value, wide.Params[0].EMA, "an average that is new")
+
+	far := narrow(0)
+	far.Memory = beside{}
+	require.NoError(t, c.Restore(t.Context(), far))
+	require.Equal(t, st.Params[0].Value, far.Params[0].Value)
+	require.Equal(t, wide.Params[0].EMA, far.Params[0].EMA)
 }
 
 // EMA may be switched on and off between runs.

@@ -33,7 +33,7 @@ func BenchmarkStep(b *testing.B) {
 			targets, err := adapter.Select(cfg.Modules(), nil, nil)
 			require.NoError(b, err)
 			tr := newTestTrainer(b, plan{
-				model: cfg, shapes: []port.Shape{sh}, layers: adapter.Layers(targets, 16, 16), init: adapter.Kaiming,
+				model: cfg, shapes: []port.Shape{sh}, layers: adapter.Layers(targets, 16, 16), dtype: f32, init: adapter.Kaiming,
 				timesteps: flow.Timesteps{Type: flow.Weighted, ContentOrStyle: flow.Balanced, Max: flow.Steps - 1},
 				guidance:  1, micros: 1, clip: 1, scope: scopeGlobal, recompute: again, act: f32,
 				optimizer: optim.Config{Name: optim.AdamW, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01},
@@ -49,7 +49,7 @@ func BenchmarkStep(b *testing.B) {
 				lent.Free = nil
 				d, err := tr.draws.training(ctx, tr.timesteps, 42, step, 0, &lent)
 				require.NoError(b, err)
-				require.NoError(b, tr.micro(&lent, d, 0, true, 1e-4))
+				require.NoError(b, tr.micro(&lent, d, 0, true, optim.Step{N: step, LR: 1e-4}))
 				step++
 				tr.board.post(step, 1e-4)
 				_, err = tr.board.read(ctx)

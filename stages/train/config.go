@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"longship/gpu/tensor"
 	"longship/internal/adapter"
 	"longship/internal/flow"
 	"longship/internal/optim"
@@ -72,6 +73,7 @@ type Network struct {
 	LinearAlpha float64  `yaml:"linear_alpha" doc:"ai-toolkit's name of alpha; 0 leaves alpha as it is"`
 	Targets     []string `yaml:"targets,flow" doc:"globs of module names, fused (double_blocks.0.img_attn.qkv) or diffusers' (to_q); empty takes every Linear inside the blocks"`
 	Exclude     []string `yaml:"exclude,flow" doc:"globs of modules to leave out"`
+	DType       string   `yaml:"dtype" jsonschema:"enum=auto,enum=float32,enum=bfloat16" doc:"type of the adapter's values and gradients; bfloat16 takes half the memory and is rounded stochastically; auto is float32 below rank 128 and bfloat16 from there"`
 	Init        string   `yaml:"init" jsonschema:"enum=kaiming,enum=gaussian" doc:"of A: kaiming is uniform within 1/sqrt(in), gaussian is N(0, 1/rank²); B is zero"`
 }
 
@@ -83,7 +85,7 @@ func Default() *Config {
 		OptimizerParams: OptimizerParams{Betas: []float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.01},
 		Clip:            Clip{Norm: 1, Scope: scopeGlobal},
 		EMA:             EMA{Decay: 0.999},
-		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, Init: adapter.Kaiming},
+		Network:         Network{Type: "lora", Rank: 16, Targets: []string{}, Exclude: []string{}, DType: dtypeAuto, Init: adapter.Kaiming},
 		TimestepType:    flow.Weighted, ContentOrStyle: flow.Balanced, MaxDenoisingSteps: flow.Steps - 1,
 		LogitStd: 1, ModeScale: 1.29, Guidance: 1,
 		ValidateEvery: 100, MaxNonFinite: 10, Recompute: recomputeAuto, DType: "auto",
@@ -94,6 +96,10 @@ const (
 	scopeGlobal = "global"
 	scopeBlock  = "block"
 	scopeNone   = "none"
+
+	dtypeAuto     = "auto"
+	dtypeFloat32  = "float32"
+	dtypeBFloat16 = "bfloat16"
 
 	recomputeAuto   = "auto"
 	recomputeBlock  = "block"
@@ -106,6 +112,26 @@ func (c *Config) clipNorm() float64 { return firstSet(c.MaxGradNorm, c.Clip.Norm
 func (n *Network) rank() int { return firstSet(n.Linear, n.Rank) }
 
 func (n *Network) alpha() float64 { return firstSet(n.LinearAlpha, n.Alpha, float64(n.rank())) }
+
+// wideRank is the rank from which on the adapter is bfloat16.
+const wideRank = 128
+
+func (n *Network) dtype() tensor.DType {
+	if n.dtypeName() == dtypeBFloat16 {
+		return tensor.BF16
+	}
+	return tensor.F32
+}
+
+func (n *Network) dtypeName() string {
+	switch {
+	case n.DType != dtypeAuto:
+		return n.DType
+	case n.rank() >= wideRank:
+		return dtypeBFloat16
+	}
+	return dtypeFloat32
+}
 
 func firstSet[T int | float64](vs ...T) T {
 	for _, v := range vs {
@@ -200,6 +226,9 @@ func (n *Network) faults() []error {
 	}
 	if !(n.alpha() > 0) {
 		fault("alpha", "%v is not positive", n.alpha())
+	}
+	if dtypes := []string{dtypeAuto, dtypeFloat32, dtypeBFloat16}; !slices.Contains(dtypes, n.DType) {
+		fault("dtype", "%q is none of %s", n.DType, strings.Join(dtypes, ", "))
 	}
 	if n.Init != adapter.Kaiming && n.Init != adapter.Gaussian {
 		fault("init", "%q is neither %s nor %s", n.Init, adapter.Kaiming, adapter.Gaussian)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"longship/gpu/tensor"
 	"longship/internal/optim"
 	"longship/pipeline"
 )
@@ -26,10 +27,20 @@ func TestOtherNames(t *testing.T) {
 	require.Equal(t, 0.5, c.clipNorm())
 }
 
+func TestTypeOfTheAdapter(t *testing.T) {
+	for _, c := range []struct {
+		dtype string
+		rank  int
+		want  tensor.DType
+	}{{"auto", 127, tensor.F32}, {"auto", 128, tensor.BF16}, {"float32", 2048, tensor.F32}, {"bfloat16", 4, tensor.BF16}} {
+		require.Equal(t, c.want, (&Network{Rank: 16, Linear: c.rank, DType: c.dtype}).dtype(), "%s at rank %d", c.dtype, c.rank)
+	}
+}
+
 func TestEveryFaultIsNamed(t *testing.T) {
 	c := &Config{
 		LRScheduler: "cosin", LRWarmupSteps: -1, LR: -1, Optimizer: "adam", OptimizerParams: OptimizerParams{Betas: []float64{1}, Eps: 0, WeightDecay: 2},
-		Clip: Clip{Scope: "all"}, EMA: EMA{Decay: 2}, Network: Network{Type: "lokr", Init: "zero", Rank: 4, Linear: 8, Alpha: 1, LinearAlpha: 2},
+		Clip: Clip{Scope: "all"}, EMA: EMA{Decay: 2}, Network: Network{Type: "lokr", Init: "zero", Rank: 4, Linear: 8, DType: "fp8", Alpha: 1, LinearAlpha: 2},
 		TimestepType: "sigmiod", Guidance: -1, ValidateEvery: -1, Recompute: "all", DType: "fp64",
 	}
 	got := map[string]bool{}
@@ -41,7 +52,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	for _, path := range []string{
 		"steps", "lr", "lr_scheduler", "lr_warmup_steps", "gradient_accumulation", "optimizer", "optimizer_params.betas",
 		"optimizer_params.eps", "optimizer_params.weight_decay", "clip.scope", "clip.norm", "ema_config.ema_decay",
-		"network.type", "network.init", "network.linear", "network.linear_alpha", "timestep_type", "content_or_style",
+		"network.type", "network.dtype", "network.init", "network.linear", "network.linear_alpha", "timestep_type", "content_or_style",
 		"guidance", "validate_every", "max_nonfinite", "recompute", "dtype",
 	} {
 		require.True(t, got[path], "no fault for %s; have %v", path, got)

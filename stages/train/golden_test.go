@@ -110,7 +110,7 @@ func (r reference) trainer(kind, again string) *trainer {
 	require.NoError(r.t, err)
 	p := plan{
 		model: cfg, shapes: []port.Shape{r.shape()},
-		layers: adapter.Layers(chosen, int(r.number("r")), r.number("alpha")), init: adapter.Kaiming,
+		layers: adapter.Layers(chosen, int(r.number("r")), r.number("alpha")), dtype: f32, init: adapter.Kaiming,
 		guidance: r.number("guidance"), micros: int(r.number("accum")),
 		optimizer: optim.Config{Name: optim.AdamW, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: r.number("wd")},
 		clip:      r.number("clip"), scope: scopeGlobal, recompute: again, act: f32,
@@ -140,7 +140,7 @@ func (r reference) micro(tr *trainer, n, i int, last bool, lr float64) {
 		return float64(1000-idx[b]) / 1000, 1
 	})
 	require.NoError(r.t, err)
-	require.NoError(r.t, tr.micro(b, d, i, last, lr))
+	require.NoError(r.t, tr.micro(b, d, i, last, optim.Step{LR: lr}))
 	require.NoError(r.t, tr.compute.Sync())
 }
 

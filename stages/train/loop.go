@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"longship/internal/optim"
 	"longship/internal/runstate"
 	"longship/pipeline"
 	"longship/stages/port"
@@ -66,7 +67,7 @@ func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
 		Arch: l.t.plan.model.Arch(), Base: l.source.BaseIdentity()}
 	l.lent.Params, l.lent.Memory = l.t.params(), l.t.memory()
 	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
-		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "workspace_mib", l.t.slab>>20, "recompute", l.t.recomputed())
+		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "dtype", n.dtypeName(), "workspace_mib", l.t.slab>>20, "recompute", l.t.recomputed())
 	if from == nil {
 		return nil
 	}
@@ -107,16 +108,16 @@ func (l *loop) run(ctx context.Context, first *port.Batch) error {
 // takeStep queues a step, of which *next is the first micro-batch, and leaves
 // the first of the step behind it in *next.
 func (l *loop) takeStep(ctx context.Context, next *staged) error {
-	lr := l.cfg.schedule().LR(l.step)
+	s := optim.Step{N: l.step, LR: l.cfg.schedule().LR(l.step)}
 	for i := range l.t.micros {
 		last := i == l.t.micros-1
-		if err := l.t.micro(next.batch, next.draw, i, last, lr); err != nil {
+		if err := l.t.micro(next.batch, next.draw, i, last, s); err != nil {
 			return err
 		}
 		l.micros = next.batch.Index + 1
 		if last {
 			l.step++
-			l.t.board.post(l.step, lr)
+			l.t.board.post(l.step, s.LR)
 		}
 		if l.step == l.cfg.Steps {
 			return nil

@@ -54,7 +54,7 @@ func TestNothingIsTakenInAStep(t *testing.T) {
 			b := s.training(k)
 			d, err := tr.draws.training(ctx, tr.timesteps, tr.seed, k, 0, b)
 			require.NoError(t, err)
-			require.NoError(t, tr.micro(b, d, 0, true, 1e-3))
+			require.NoError(t, tr.micro(b, d, 0, true, optim.Step{N: k, LR: 1e-3}))
 			tr.board.post(k+1, 1e-3)
 			r, err := tr.board.read(ctx)
 			require.NoError(t, err)
@@ -74,7 +74,7 @@ func (s *fakeSource) smallPlan(recompute string) plan {
 	targets, err := adapter.Select(s.model.Modules(), nil, nil)
 	require.NoError(s.t, err)
 	return plan{
-		model: s.model, shapes: s.Shapes(), layers: adapter.Layers(targets, 4, 4), init: adapter.Gaussian,
+		model: s.model, shapes: s.Shapes(), layers: adapter.Layers(targets, 4, 4), dtype: f32, init: adapter.Gaussian,
 		timesteps: flow.Timesteps{Type: flow.Shift, ContentOrStyle: flow.Style, Max: flow.Steps - 1},
 		guidance:  1, micros: 1, scope: scopeNone, emaDecay: 0.9, recompute: recompute, act: f32, validation: 1,
 		optimizer: optim.Config{Name: optim.AdamW8bit, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8},

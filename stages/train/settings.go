@@ -21,7 +21,8 @@ var fixed = []string{
 const baseWeights = "base weights"
 
 // settings lists the pipeline's settings by their place in the YAML,
-// "train.lr", sorted. Keys with two names are listed under the one.
+// "train.lr", sorted. Keys with two names are listed under the one, and the type
+// of the adapter by what it is, not as auto.
 func settings(env *pipeline.Env, id string, c *Config) ([]port.Setting, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(env.Config, &doc); err != nil {
@@ -36,6 +37,7 @@ func settings(env *pipeline.Env, id string, c *Config) ([]port.Setting, error) {
 	}
 	flat[id+".network.rank"] = fmt.Sprint(c.Network.rank())
 	flat[id+".network.alpha"] = fmt.Sprint(c.Network.alpha())
+	flat[id+".network.dtype"] = c.Network.dtypeName()
 	flat[id+".clip.norm"] = fmt.Sprint(c.clipNorm())
 
 	out := make([]port.Setting, 0, len(flat))

@@ -133,11 +133,11 @@ func (s *stage) plan(source port.Source) (plan, error) {
 	}
 	p := plan{
 		model: model, shapes: source.Shapes(),
-		layers: adapter.Layers(targets, c.Network.rank(), c.Network.alpha()), init: c.Network.Init,
+		layers: adapter.Layers(targets, c.Network.rank(), c.Network.alpha()), dtype: c.Network.dtype(), init: c.Network.Init,
 		seed: s.set.Env.Seed, timesteps: c.timesteps(), guidance: c.Guidance, micros: c.GradientAccumulation,
 		optimizer: optim.Config{
 			Name: c.Optimizer, Beta1: c.OptimizerParams.Betas[0], Beta2: c.OptimizerParams.Betas[1],
-			Eps: c.OptimizerParams.Eps, WeightDecay: c.OptimizerParams.WeightDecay,
+			Eps: c.OptimizerParams.Eps, WeightDecay: c.OptimizerParams.WeightDecay, Seed: s.set.Env.Seed,
 		},
 		scope: c.Clip.Scope, recompute: c.Recompute, act: act, validation: source.Validation(),
 	}

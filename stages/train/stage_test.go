@@ -62,6 +62,12 @@ func TestRunTrainsAndTells(t *testing.T) {
 
 // Whatever a run may be stopped at, and however it computes, the bits are the same.
 func TestSameBits(t *testing.T) {
+	for _, dtype := range []string{dtypeFloat32, dtypeBFloat16} {
+		t.Run(dtype, func(t *testing.T) { testSameBits(t, strings.Replace(full, "rank: 64", "rank: 64, dtype: "+dtype, 1)) })
+	}
+}
+
+func testSameBits(t *testing.T, full string) {
 	straight := trial{config: full}.run(t)
 	require.NoError(t, straight.Err)
 	same := func(t *testing.T, c course) {
@@ -127,8 +133,13 @@ func TestSameBits(t *testing.T) {
 // Without a limit, updating each block inside the backward pass is the same as
 // updating all behind it.
 func TestScopeNoneEqualsHugeGlobalNorm(t *testing.T) {
-	a := trial{config: "{steps: 3, lr: 1e-2, clip: {scope: none}}"}.run(t)
-	b := trial{config: "{steps: 3, lr: 1e-2, clip: {norm: 1e30}}"}.run(t)
+	t.Run(dtypeFloat32, func(t *testing.T) { testScopeNone(t, dtypeFloat32) })
+	t.Run(dtypeBFloat16, func(t *testing.T) { testScopeNone(t, dtypeBFloat16) })
+}
+
+func testScopeNone(t *testing.T, dtype string) {
+	a := trial{config: "{steps: 3, lr: 1e-2, clip: {scope: none}, network: {dtype: " + dtype + "}}"}.run(t)
+	b := trial{config: "{steps: 3, lr: 1e-2, clip: {norm: 1e30}, network: {dtype: " + dtype + "}}"}.run(t)
 	require.NoError(t, a.Err)
 	require.NoError(t, b.Err)
 	if d := cmp.Diff(b.last(), a.last(), cmp.AllowUnexported(snapshot{})); d != "" {
@@ -193,6 +204,7 @@ func TestResumeNamesAndRefuses(t *testing.T) {
 		{name: "an average from now on", config: "{steps: 3, optimizer: adamw8bit, ema_config: {use_ema: true}, network: {rank: 4, alpha: 2, targets: [img_attn.*]}}"},
 		{name: "more samples", config: "{steps: 3, optimizer: adamw8bit, network: {rank: 4, alpha: 2, targets: [img_attn.*]}}",
 			change: func(s *fakeSource) { s.samples++ }},
+		{name: "type of the adapter", config: "{steps: 3, optimizer: adamw8bit, network: {rank: 4, alpha: 2, targets: [img_attn.*], dtype: bfloat16}}"},
 		{name: "rank", config: "{steps: 3, optimizer: adamw8bit, network: {rank: 8, alpha: 2, targets: [img_attn.*]}}", refused: "train.network.rank: 4 -> 8"},
 		{name: "targets", config: "{steps: 3, optimizer: adamw8bit, network: {rank: 4, alpha: 2}}", refused: "train.network.targets: [img_attn.*] -> []"},
 		{name: "optimiser", config: "{steps: 3, network: {rank: 4, alpha: 2, targets: [img_attn.*]}}", refused: "train.optimizer: adamw8bit -> adamw"},

@@ -5,13 +5,14 @@ import (
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
 	"longship/internal/flux2"
+	"longship/internal/optim"
 	"longship/stages/port"
 )
 
 // micro queues micro-batch i of a step: noise, forward and backward pass; the
-// first starts the step and the last updates the adapter at rate lr. Batch and
-// draw are given back.
-func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, lr float64) error {
+// first starts the step and the last updates the adapter. Batch and draw are
+// given back.
+func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, s optim.Step) error {
 	c := t.ctx
 	defer c.Scope()()
 	t.await(b, d)
@@ -21,7 +22,7 @@ func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, lr float64) er
 	xt, target := t.mix(b, d)
 	opt := flux2.TrainOptions{Keep: t.keep}
 	if last && t.inside() {
-		opt.After = t.updateInside(lr)
+		opt.After = t.updateInside(s)
 	}
 	t.model.PlanStep(opt)
 	err := t.model.Train(c, t.input(b, xt, d.sigma), t.loss(target, d.weight, t.board.loss(i)), opt)
@@ -29,7 +30,7 @@ func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, lr float64) er
 		return err
 	}
 	if last && !t.inside() {
-		t.updateAll(lr)
+		t.updateAll(s)
 	}
 	t.giveBack(b, d)
 	return nil
@@ -94,7 +95,7 @@ func (t *trainer) loss(target, weight, dst tensor.Tensor) flux2.Loss {
 // complete, within its own norm. A gradient that is not finite raises the flag
 // from that block on: blocks behind it have been updated by then, with finite
 // gradients of the same step.
-func (t *trainer) updateInside(lr float64) func(block int) error {
+func (t *trainer) updateInside(s optim.Step) func(block int) error {
 	counted := false
 	return func(block int) error {
 		if len(t.set.Blocks()[block].Params) == 0 {
@@ -106,13 +107,13 @@ func (t *trainer) updateInside(lr float64) func(block int) error {
 			t.opt.Count(t.ctx, t.board.flag)
 			counted = true
 		}
-		t.update(block, lr, coef)
+		t.update(block, s, coef)
 		return nil
 	}
 }
 
 // updateAll queues the update of all blocks within one norm.
-func (t *trainer) updateAll(lr float64) {
+func (t *trainer) updateAll(s optim.Step) {
 	blocks := t.set.Blocks()
 	for i := range blocks {
 		t.clipper.Measure(t.ctx, i)
@@ -120,12 +121,12 @@ func (t *trainer) updateAll(lr float64) {
 	coef := t.clipper.Limit(t.ctx, 0, t.board.flag)
 	t.opt.Count(t.ctx, t.board.flag)
 	for i := range blocks {
-		t.update(i, lr, coef)
+		t.update(i, s, coef)
 	}
 }
 
-func (t *trainer) update(block int, lr float64, coef tensor.Tensor) {
-	t.opt.Update(t.ctx, block, lr, coef, t.board.flag)
+func (t *trainer) update(block int, s optim.Step, coef tensor.Tensor) {
+	t.opt.Update(t.ctx, block, s, coef, t.board.flag)
 	if t.ema != nil {
 		t.ema.Update(t.ctx, block, t.board.flag)
 	}

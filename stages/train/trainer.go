@@ -23,7 +23,8 @@ type plan struct {
 	model      flux2.Config
 	shapes     []port.Shape // of every batch that may come
 	layers     []adapter.Layer
-	init       string // of the adapter
+	dtype      tensor.DType // of the adapter
+	init       string       // of the adapter
 	seed       uint64
 	timesteps  flow.Timesteps
 	guidance   float64
@@ -86,7 +87,7 @@ func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (e
 	}
 	t.onClose(func() error { _ = t.compute.Close(); return nil }) // its failure was Run's error
 	t.ctx = &ops.Ctx{Stream: t.compute, Act: t.act}
-	if t.set, err = adapter.New(t.dev, t.plan.model.Blocks(), t.layers); err != nil {
+	if t.set, err = adapter.New(t.dev, t.plan.model.Blocks(), t.layers, t.dtype); err != nil {
 		return err
 	}
 	t.onClose(t.set.Close)

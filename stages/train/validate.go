@@ -113,13 +113,13 @@ func (t *trainer) forward(b *port.Batch, d *draw, loss, zero tensor.Tensor) erro
 	return nil
 }
 
-// swapAverage puts the moving average in the place of the adapter's values,
-// which wait where the gradients are between two steps.
+// swapAverage puts the moving average, rounded to their type, in the place of the
+// adapter's values, which wait where the gradients are between two steps.
 func (t *trainer) swapAverage() {
 	for i, b := range t.set.Blocks() {
 		if len(b.Params) > 0 {
 			t.compute.Copy(b.Grads.Region(), b.Values.Region())
-			t.compute.Copy(b.Values.Region(), t.ema.Block(i).Region())
+			t.ctx.Run(ops.Cast{Y: b.Values, X: t.ema.Block(i)})
 		}
 	}
 }

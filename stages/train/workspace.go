@@ -6,6 +6,7 @@ import (
 	"longship/gpu/ops"
 	"longship/gpu/tensor"
 	"longship/internal/flux2"
+	"longship/internal/optim"
 	"longship/stages/port"
 )
 
@@ -95,7 +96,7 @@ func (t *trainer) measure(layout memory.Source) (workspace, tables int64, err er
 		b := blank(sh, t.plan.model)
 		d, _ := t.draws.layout(nil, sh)
 		d.slot = &drawSlot{}
-		if err := dry.micro(b, &d, 0, false, 0); err != nil {
+		if err := dry.micro(b, &d, 0, false, optim.Step{}); err != nil {
 			return 0, 0, err
 		}
 		if err := dry.forward(b, &d, dry.board.loss(0), dry.board.loss(0)); err != nil {
