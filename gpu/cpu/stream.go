@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"longship/gpu"
 )
@@ -13,6 +14,8 @@ type stream struct {
 	name    string
 	workers Workers
 	ended   chan struct{} // closed when the goroutine has returned
+
+	launches atomic.Int64
 
 	mu     sync.Mutex
 	filled sync.Cond // the queue has something, or the stream is closed
@@ -100,8 +103,12 @@ func (s *stream) Launch(k gpu.Kernel) {
 			s.Fail(fmt.Errorf("%s: %w", k.Name(), err))
 		}
 	}
+	s.launches.Add(1)
 	s.do(k.Name(), func() error { return k.Host(s.workers) })
 }
+
+// Launches returns the number of kernels queued so far.
+func (s *stream) Launches() int64 { return s.launches.Load() }
 
 // Copy queues dst <- src, on several cores where it is large.
 func (s *stream) Copy(dst, src gpu.Region) {
@@ -156,4 +163,7 @@ func (s *stream) Close() error {
 	return s.failed()
 }
 
-var _ gpu.Stream = (*stream)(nil)
+var (
+	_ gpu.Stream  = (*stream)(nil)
+	_ gpu.Counter = (*stream)(nil)
+)

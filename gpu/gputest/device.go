@@ -35,6 +35,8 @@ func Device(t *testing.T, open func(t testing.TB) gpu.Device) {
 		{"faulty copies", faultyCopies},
 		{"many streams", manyStreams},
 		{"too large a buffer", tooLarge},
+		{"times", times},
+		{"times of work that failed", timesOfFailed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dev := open(t)
