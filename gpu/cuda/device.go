@@ -34,11 +34,13 @@ type Device struct {
 	functions map[string]*function // fixed from Open on
 
 	// Of the thread alone.
-	streams map[*stream]struct{}
-	events  []cu.Event // free
-	modules []cu.Module
-	handle  *cublaslt.Handle
-	plans   map[gemmShape]*cublaslt.Plan
+	streams   map[*stream]struct{}
+	events    []cu.Event // free
+	timers    []cu.Event // free, with timing
+	allTimers []cu.Event
+	modules   []cu.Module
+	handle    *cublaslt.Handle
+	plans     map[gemmShape]*cublaslt.Plan
 
 	mu      sync.Mutex
 	closed  bool
@@ -211,6 +213,9 @@ func (d *Device) release() error {
 	}
 	for i := range d.events {
 		errs = append(errs, cu.DestroyEvent(&d.events[i]))
+	}
+	for i := range d.allTimers {
+		errs = append(errs, cu.DestroyEvent(&d.allTimers[i]))
 	}
 	for b := range d.buffers {
 		errs = append(errs, b.release())

@@ -66,6 +66,7 @@ func (s *stream) gemm(g ops.Gemm) error {
 	if g.TransA {
 		c.shape.k = g.A.Rows()
 	}
+	s.launches.Add(1)
 	s.push(c)
 	return nil
 }

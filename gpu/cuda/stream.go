@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"gorgonia.org/cu"
 
@@ -17,6 +18,8 @@ import (
 type stream struct {
 	dev  *Device
 	name string
+
+	launches atomic.Int64
 
 	mu           sync.Mutex
 	err          error // sticky
@@ -127,6 +130,9 @@ func (s *stream) Launch(k gpu.Kernel) {
 	}
 }
 
+// Launches returns the number of kernels and of cublasLt's calls queued so far.
+func (s *stream) Launches() int64 { return s.launches.Load() }
+
 // Copy queues dst <- src, each on the device or in page-locked memory.
 func (s *stream) Copy(dst, src gpu.Region) {
 	if dst.Len != src.Len {
@@ -194,4 +200,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-var _ gpu.Stream = (*stream)(nil)
+var (
+	_ gpu.Stream  = (*stream)(nil)
+	_ gpu.Counter = (*stream)(nil)
+)

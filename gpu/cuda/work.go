@@ -36,6 +36,7 @@ func (s *stream) kernel(symbol string, grid, block dim, shared int, args ...arg)
 		return fmt.Errorf("there is no kernel %s for this card (%s)", symbol, s.dev.info.Libraries["compute"])
 	}
 	l := &launch{fn: fn, grid: grid.atLeastOne(), block: block.atLeastOne(), shared: shared, args: args}
+	s.launches.Add(1)
 	s.push(l)
 	return nil
 }
