@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"longship/gpu"
+	"longship/gpu/profile"
 )
 
 // MinSlots is the smallest ring: the two units of a double block are held
@@ -53,7 +54,10 @@ type Streamer struct {
 	ring     gpu.Buffer
 	pinned   []gpu.Buffer
 
-	stats Stats
+	stats   Stats
+	measure *profile.Recorder // nil for none
+	lane    *profile.Lane     // of copies
+	ends    map[int]func()    // of the blocks in hand, for traces
 }
 
 // Stats counts what a Streamer has done.
@@ -83,7 +87,7 @@ type access struct{ block, unit int }
 // NewStreamer loads the weights: resident units and the outer unit onto the
 // device, streamed ones into pinned memory. It takes ownership of set.
 func NewStreamer(ctx context.Context, dev gpu.Device, set *WeightSet, opt Options) (*Streamer, error) {
-	s := &Streamer{dev: dev, set: set, outer: Params{}, held: map[int]int{}}
+	s := &Streamer{dev: dev, set: set, outer: Params{}, held: map[int]int{}, ends: map[int]func(){}}
 	if err := s.load(ctx, opt); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -252,6 +256,12 @@ func (s *Streamer) toDevice(ctx context.Context, u Unit, dst gpu.Region, progres
 // be called before the first Acquire.
 func (s *Streamer) Bind(compute gpu.Stream) { s.compute = compute }
 
+// Measure has the copies, and what the compute stream waits for them, measured
+// by the recorder of that stream.
+func (s *Streamer) Measure(r *profile.Recorder) {
+	s.measure, s.lane = r, r.Lane("weights", s.copies)
+}
+
 // Outer returns the weights outside the blocks.
 func (s *Streamer) Outer() Params { return s.outer }
 
@@ -287,13 +297,15 @@ func (s *Streamer) Acquire(block int) (Params, error) {
 	s.issued -= len(units)
 	s.held[block]++
 
+	s.ends[block] = s.measure.Block(fmt.Sprint("block ", block))
 	p := Params{}
+	var copied []gpu.Event
 	for _, u := range units {
 		src := s.units[u].params
 		if src == nil {
 			sl := &s.slots[s.units[u].slot]
 			if sl.ready != nil {
-				s.compute.Wait(sl.ready)
+				copied = append(copied, sl.ready)
 			}
 			src = sl.params
 		} else {
@@ -302,6 +314,13 @@ func (s *Streamer) Acquire(block int) (Params, error) {
 		for name, w := range src {
 			p[name] = w
 		}
+	}
+	if len(copied) > 0 {
+		s.measure.Wait(fmt.Sprint("weights of block ", block), func() {
+			for _, e := range copied {
+				s.compute.Wait(e)
+			}
+		})
 	}
 	s.pump()
 	return p, nil
@@ -314,6 +333,7 @@ func (s *Streamer) Release(block int) {
 		panic(fmt.Sprintf("streamer: block %d released but not held", block))
 	}
 	s.held[block]--
+	s.ends[block]()
 	var ev gpu.Event
 	for _, u := range s.blocks[block] {
 		if s.units[u].params != nil {
@@ -361,7 +381,9 @@ func (s *Streamer) place(u int) bool {
 	}
 	unit := s.set.Units[u]
 	off := int64(i) * s.slotSize
-	s.copies.Copy(gpu.Region{Buf: s.ring, Off: off, Len: unit.Bytes}, s.units[u].host)
+	s.lane.Copy(unit.Name, unit.Bytes, func() {
+		s.copies.Copy(gpu.Region{Buf: s.ring, Off: off, Len: unit.Bytes}, s.units[u].host)
+	})
 	clear(sl.params)
 	sl.params.Bind(unit, s.ring, off)
 	sl.unit, sl.free, sl.users = u, nil, 1
