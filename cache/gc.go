@@ -13,22 +13,23 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// GCOptions say which tensors GC removes. With neither set it removes none and
-// only gives back what is stale already.
+// GCOptions say which tensors and kept files GC removes. With neither set it
+// removes none and only gives back what is stale already.
 type GCOptions struct {
-	UnusedSince time.Time // tensors last used before; the zero time: age does not matter
+	UnusedSince time.Time // what was last used before; the zero time: age does not matter
 	Unlisted    bool      // tensors that no recorded list refers to
 }
 
 // GCReport says what GC removed.
 type GCReport struct {
 	Tensors int
-	Bytes   int64    // of these tensors
-	Files   int      // records of files that are gone or have changed
-	Facts   int      // facts about contents that no known file has
-	Aside   []string // folders once set aside as damaged
-	Damaged []Entry  // tensors found damaged on the way
-	Before  int64    // bytes on the disk
+	Bytes   int64      // of these tensors
+	Files   int        // records of files that are gone or have changed
+	Facts   int        // facts about contents that no known file has
+	Kept    []KeptFile // kept files, those half written included
+	Aside   []string   // folders once set aside as damaged
+	Damaged []Entry    // tensors found damaged on the way
+	Before  int64      // bytes on the disk
 	After   int64
 }
 
@@ -46,6 +47,9 @@ func (s *Store) GC(ctx context.Context, opt GCOptions) (GCReport, error) {
 			return report, fmt.Errorf("collect cache %s: %w", s.dir, err)
 		}
 		report.Aside = append(report.Aside, filepath.Base(dir))
+	}
+	if err := s.removeKept(opt, &report); err != nil {
+		return report, err
 	}
 	damaged, err := s.collect(ctx, opt, &report)
 	if err != nil {
@@ -98,9 +102,11 @@ func (s *Store) collect(ctx context.Context, opt GCOptions, report *GCReport) (d
 	if err := s.compact(ctx); err != nil {
 		return damaged, err
 	}
-	if report.After, err = s.reopen(); err != nil {
+	after, err := s.reopen()
+	if err != nil {
 		return damaged, err
 	}
+	report.After += after
 	if damaged {
 		s.distrust()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"longship/cache"
+	"longship/cache/atomicfile"
 )
 
 func list(t testing.TB, s *cache.Store) map[cache.Key]cache.Entry {
@@ -135,4 +136,37 @@ func TestGCRemovesAside(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"badger.damaged-1"}, report.Aside)
 	require.NoDirExists(t, filepath.Join(dir, "badger.damaged-1"))
+}
+
+func TestKeptFiles(t *testing.T) {
+	s := open(t, t.TempDir())
+	for name, age := range map[string]time.Duration{"old.lsq": 50 * time.Hour, "new.lsq": time.Hour, "used.lsq": 50 * time.Hour, "torn.lsq" + atomicfile.Partial: 0} {
+		path, err := s.Kept("quantised", name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o644))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
+		if name == "used.lsq" {
+			require.NoError(t, s.Keep(path))
+		}
+	}
+	names := func(files []cache.KeptFile) (out []string) {
+		for _, f := range files {
+			require.Equal(t, "quantised", f.Kind)
+			require.EqualValues(t, 1000, f.Bytes)
+			out = append(out, filepath.Base(f.Path))
+		}
+		return out
+	}
+	all, err := s.KeptFiles()
+	require.NoError(t, err)
+	require.Len(t, all, 4)
+	report, err := s.GC(t.Context(), cache.GCOptions{Unlisted: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"torn.lsq" + atomicfile.Partial}, names(report.Kept), "age does not matter without UnusedSince")
+	report, err = s.GC(t.Context(), cache.GCOptions{UnusedSince: time.Now().Add(-24 * time.Hour)})
+	require.NoError(t, err)
+	require.Equal(t, []string{"old.lsq"}, names(report.Kept))
+	left, err := s.KeptFiles()
+	require.NoError(t, err)
+	require.Equal(t, []string{"new.lsq", "used.lsq"}, names(left))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -55,9 +56,18 @@ func (a *app) cacheList() *cobra.Command {
 					bytes += e.Bytes
 				}
 				slices.SortStableFunc(entries, func(x, y cache.Entry) int { return y.Used.Compare(x.Used) })
+				kept, err := s.KeptFiles()
+				if err != nil {
+					return err
+				}
 				if f.json {
+					for _, k := range kept {
+						if err := printJSON(a.out, map[string]any{"file": k.Path, "kind": k.Kind, "bytes": k.Bytes, "used": k.Used}); err != nil {
+							return err
+						}
+					}
 					for _, e := range entries {
-						if err := printJSON(a.out, map[string]any{"key": e.Ref.Key.String(), "dtype": e.Ref.DType, "shape": e.Ref.Shape, "bytes": e.Bytes, "used": e.Used}); err != nil {
+						if err := printJSON(a.out, map[string]any{"key": e.Ref.Key.String(), "kind": e.Ref.Kind, "dtype": e.Ref.DType, "shape": e.Ref.Shape, "bytes": e.Bytes, "used": e.Used}); err != nil {
 							return err
 						}
 					}
@@ -69,6 +79,14 @@ func (a *app) cacheList() *cobra.Command {
 					t.AppendRow(table.Row{e.Ref.Key.String()[:16], e.Ref.DType, fmt.Sprint(e.Ref.Shape), e.Bytes, e.Used.Format(time.DateTime)})
 				}
 				t.Render()
+				if len(kept) > 0 {
+					t := newTable(a.out, fmt.Sprintf("%d kept files", len(kept)))
+					t.AppendHeader(table.Row{"file", "kind", "size", "used"})
+					for _, k := range kept {
+						t.AppendRow(table.Row{filepath.Base(k.Path), k.Kind, humanize.IBytes(uint64(k.Bytes)), k.Used.Format(time.DateTime)})
+					}
+					t.Render()
+				}
 				return nil
 			})
 		},
@@ -127,19 +145,27 @@ func (a *app) cacheGC() *cobra.Command {
 					return err
 				}
 				if f.json {
-					return printJSON(a.out, map[string]any{"tensors": r.Tensors, "bytes": r.Bytes, "files": r.Files, "facts": r.Facts,
+					return printJSON(a.out, map[string]any{"tensors": r.Tensors, "bytes": r.Bytes, "kept": paths(r.Kept), "files": r.Files, "facts": r.Facts,
 						"set_aside": append([]string{}, r.Aside...), "damaged": keys(r.Damaged), "disk_before": r.Before, "disk_after": r.After})
 				}
-				fmt.Fprintf(a.out, "%s: removed %d tensors of %s, %d records of files, %d facts, %d folders set aside; %s on disk, %s before\n",
-					s.Dir(), r.Tensors, humanize.IBytes(uint64(r.Bytes)), r.Files, r.Facts, len(r.Aside), humanize.IBytes(uint64(r.After)), humanize.IBytes(uint64(r.Before)))
+				fmt.Fprintf(a.out, "%s: removed %d tensors of %s, %d kept files, %d records of files, %d facts, %d folders set aside; %s on disk, %s before\n",
+					s.Dir(), r.Tensors, humanize.IBytes(uint64(r.Bytes)), len(r.Kept), r.Files, r.Facts, len(r.Aside), humanize.IBytes(uint64(r.After)), humanize.IBytes(uint64(r.Before)))
 				return nil
 			})
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().DurationVar(&unused, "unused-for", 0, "remove tensors that were not used for so long, 720h")
+	cmd.Flags().DurationVar(&unused, "unused-for", 0, "remove tensors and kept files (quantised models) that were not used for so long, 720h")
 	cmd.Flags().BoolVar(&unlisted, "unlisted", false, "remove tensors that belong to no sample list that a run recorded here")
 	return cmd
+}
+
+func paths(files []cache.KeptFile) []string {
+	out := []string{}
+	for _, f := range files {
+		out = append(out, f.Path)
+	}
+	return out
 }
 
 func keys(entries []cache.Entry) []string {

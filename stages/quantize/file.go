@@ -25,8 +25,8 @@ import (
 	"longship/pipeline"
 )
 
-// folder is where quantised files are, inside the cache's folder.
-const folder = "quantised"
+// kind is what quantised files are called among a cache's kept files.
+const kind = "quantised"
 
 // domain names what decides a file's name. Its version is raised when other
 // bytes are written for the same source and settings.
@@ -51,7 +51,10 @@ func (f *file) get(ctx context.Context) (set *memory.WeightSet, how string, err 
 		return nil, "", err
 	}
 	key := cache.NewKey(domain).Key(source).Text(f.qtype).Text(f.outer).Sum()
-	path := filepath.Join(f.store.Dir(), folder, key.String()+quant.Extension)
+	path, err := f.store.Kept(kind, key.String()+quant.Extension)
+	if err != nil {
+		return nil, "", err
+	}
 	how, err = pipeline.Shared(ctx, f.env, "quantised:"+path, func(ctx context.Context) (string, error) {
 		return f.ensure(ctx, path, source)
 	})
@@ -67,7 +70,7 @@ func (f *file) ensure(ctx context.Context, path string, source cache.Key) (how s
 	err = f.verify(ctx, path, source)
 	switch {
 	case err == nil:
-		return "kept from an earlier run", nil
+		return "kept from an earlier run", f.store.Keep(path)
 	case errors.Is(err, fs.ErrNotExist):
 		return "quantised", f.make(ctx, path, source)
 	case errors.Is(err, quant.ErrFormat), errors.Is(err, memory.ErrDamaged):
@@ -126,9 +129,6 @@ func (f *file) make(ctx context.Context, path string, source cache.Key) error {
 		return err
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	if err := sweep(dir, path); err != nil {
 		return err
 	}

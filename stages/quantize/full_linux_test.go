@@ -33,7 +33,7 @@ func TestDiskFull(t *testing.T) {
 	f := &file{model: model, store: store, env: stagetest.Env(t), qtype: "bf16", outer: "bf16", log: hclog.NewNullLogger()}
 	source, err := f.source(context.Background())
 	require.NoError(t, err)
-	path := filepath.Join(disk, folder, "x")
+	path := filepath.Join(disk, "x")
 	require.ErrorContains(t, f.make(context.Background(), path, source), wayOut)
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
