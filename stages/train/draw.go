@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"longship/gpu"
+	"longship/gpu/profile"
 	"longship/gpu/tensor"
 	"longship/internal/flow"
 	"longship/internal/rng"
@@ -39,6 +40,7 @@ type drawSlot struct {
 // same bits, and copied on a stream of its own.
 type drawer struct {
 	stream   gpu.Stream
+	lane     *profile.Lane // nil where it is not measured
 	channels int
 	slots    [2]*drawSlot
 	next     int
@@ -99,7 +101,9 @@ func (d *drawer) fill(ctx context.Context, sh port.Shape, item func(b int, noise
 	if slot.after != nil {
 		d.stream.Wait(slot.after)
 	}
-	d.stream.Copy(gpu.Region{Buf: slot.device, Len: n}, gpu.Region{Buf: slot.host, Len: n})
+	d.lane.Copy("noise", n, func() {
+		d.stream.Copy(gpu.Region{Buf: slot.device, Len: n}, gpu.Region{Buf: slot.host, Len: n})
+	})
 	slot.copied = d.stream.Record()
 	on, _ := d.layout(slot.device, sh)
 	on.ready, on.slot = slot.copied, slot

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"longship/gpu/profile"
 	"longship/internal/optim"
 	"longship/internal/runstate"
 	"longship/pipeline"
@@ -28,6 +29,10 @@ type loop struct {
 	row      int // of those, the last in a row
 	reported time.Time
 	lastLoss float64
+
+	trace  *profile.Trace // nil where none was asked for
+	begun  int            // completed steps before the first of this process
+	tapped bool           // the step at hand is traced
 }
 
 // staged is a micro-batch ready to be queued.
@@ -85,6 +90,9 @@ func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
 // known of it: the host waits for a step's loss only when it has queued the next,
 // or where something happens between the two.
 func (l *loop) run(ctx context.Context, first *port.Batch) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
 	if l.step == 0 {
 		if err := l.validate(ctx); err != nil {
 			return err
@@ -108,12 +116,17 @@ func (l *loop) run(ctx context.Context, first *port.Batch) error {
 // takeStep queues a step, of which *next is the first micro-batch, and leaves
 // the first of the step behind it in *next.
 func (l *loop) takeStep(ctx context.Context, next *staged) error {
+	if err := l.tap(ctx); err != nil {
+		return err
+	}
 	s := optim.Step{N: l.step, LR: l.cfg.schedule().LR(l.step)}
 	for i := range l.t.micros {
 		last := i == l.t.micros-1
+		queued := l.host("queue a step")
 		if err := l.t.micro(next.batch, next.draw, i, last, s); err != nil {
 			return err
 		}
+		queued()
 		l.micros = next.batch.Index + 1
 		if last {
 			l.step++
@@ -131,7 +144,9 @@ func (l *loop) takeStep(ctx context.Context, next *staged) error {
 
 // receive takes the next micro-batch, the given one of its step.
 func (l *loop) receive(ctx context.Context, next *staged, micro int) error {
+	received := l.host("wait for a batch")
 	b, err := l.batches.Recv(ctx)
+	received()
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("the batches ended after step %d of %d", l.step, l.cfg.Steps)
 	}
@@ -143,6 +158,7 @@ func (l *loop) receive(ctx context.Context, next *staged, micro int) error {
 }
 
 func (l *loop) prepareDraw(ctx context.Context, b *port.Batch, micro int) (staged, error) {
+	defer l.host("draw noise")()
 	d, err := l.t.draws.training(ctx, l.t.timesteps, l.t.seed, l.step, micro, b)
 	return staged{b, d}, err
 }
@@ -166,7 +182,7 @@ func (l *loop) boundary(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if at.Last || at.Stop {
-		l.summarise()
+		l.summarise(ctx)
 	}
 	l.reported = time.Now()
 	return at.Last || at.Stop, nil

@@ -12,10 +12,13 @@ import (
 // settle waits for steps and tells of them, until only leave are not known.
 func (l *loop) settle(ctx context.Context, leave int) error {
 	for l.t.board.waiting() > leave {
+		known := l.host("wait for a step")
 		r, err := l.t.board.read(ctx)
 		if err != nil {
 			return err
 		}
+		known()
+		l.measure()
 		if err := l.report(ctx, r); err != nil {
 			return err
 		}
@@ -41,7 +44,7 @@ func (l *loop) report(ctx context.Context, r result) error {
 	}
 	l.set.Env.Emit(ctx, pipeline.Event{Event: "step", Stage: l.set.ID, Data: map[string]any{
 		"step": msg.Step, "steps": l.cfg.Steps, "loss": msg.Loss, "lr": msg.LR, "grad_norm": msg.GradNorm,
-		"s_per_it": msg.Seconds, "skipped": msg.Skipped,
+		"s_per_it": msg.Seconds, "skipped": msg.Skipped, "traced": l.traced(msg.Step),
 	}})
 	l.set.Progress(ctx, msg.Step, l.cfg.Steps, "steps")
 	if l.row >= l.cfg.MaxNonFinite {
@@ -67,11 +70,12 @@ func (l *loop) validate(ctx context.Context) error {
 }
 
 // summarise adds the run's end to the summary.
-func (l *loop) summarise() {
+func (l *loop) summarise(ctx context.Context) {
 	l.set.Summarise("steps", fmt.Sprintf("%d of %d", l.step, l.cfg.Steps))
 	l.set.Summarise("loss of the last step", l.lastLoss)
 	l.set.Summarise("trained parameters", l.t.set.Size())
 	if l.skipped > 0 {
 		l.set.Summarise("steps without an update, not finite", l.skipped)
 	}
+	l.tellProfile(ctx)
 }

@@ -178,7 +178,8 @@ type trial struct {
 	saveAt  func(pipeline.Moment) bool // steps at which the state is saved and taken
 	signals chan os.Signal
 	onStep  func(port.Step)
-	cleanup func() // before the source is closed
+	cleanup func()                  // before the source is closed
+	factory func() pipeline.Factory // of the stage, where it is not Factory
 }
 
 // course is what came of it.
@@ -226,7 +227,11 @@ func (tr trial) run(t testing.TB) course {
 	if tr.signals != nil {
 		opts = append(opts, stagetest.Signals(tr.signals))
 	}
-	c.Outcome = stagetest.Try(t, Factory(), tr.config, opts...)
+	factory := Factory()
+	if tr.factory != nil {
+		factory = tr.factory()
+	}
+	c.Outcome = stagetest.Try(t, factory, tr.config, opts...)
 	c.steps, c.val = steps.Values, val.Values
 	if tr.cleanup != nil {
 		tr.cleanup()

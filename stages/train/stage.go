@@ -11,6 +11,7 @@ import (
 	"longship/internal/flux2"
 	"longship/internal/optim"
 	"longship/internal/runstate"
+	"longship/internal/tracefile"
 	"longship/pipeline"
 	"longship/stages/port"
 )
@@ -98,6 +99,11 @@ func (s *stage) train(ctx context.Context, from *runstate.Checkpoint, first *por
 	if err := l.compare(from); err != nil {
 		return err
 	}
+	trace, err := tracefile.Of(ctx, s.set.Env)
+	if err != nil {
+		return err
+	}
+	p.profile = s.profiles(first.Source.Device(), trace)
 	if s.trainer, err = newTrainer(ctx, p, first.Source); err != nil {
 		return err
 	}

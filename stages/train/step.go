@@ -15,6 +15,7 @@ import (
 func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, s optim.Step) error {
 	c := t.ctx
 	defer c.Scope()()
+	t.profile.Forward()
 	t.await(b, d)
 	if i == 0 {
 		t.start()
@@ -33,16 +34,21 @@ func (t *trainer) micro(b *port.Batch, d *draw, i int, last bool, s optim.Step) 
 		t.updateAll(s)
 	}
 	t.giveBack(b, d)
+	if last {
+		t.profile.End()
+	}
 	return nil
 }
 
 // await makes work queued from now on wait for a batch and its draw.
 func (t *trainer) await(b *port.Batch, d *draw) {
-	for _, e := range []gpu.Event{b.Ready, d.ready} {
-		if e != nil {
-			t.compute.Wait(e)
+	t.profile.Wait("inputs", func() {
+		for _, e := range []gpu.Event{b.Ready, d.ready} {
+			if e != nil {
+				t.compute.Wait(e)
+			}
 		}
-	}
+	})
 }
 
 // giveBack says that the work queued so far is the last that reads a batch and
@@ -75,6 +81,7 @@ func (t *trainer) mix(b *port.Batch, d *draw) (xt, target tensor.Tensor) {
 // gradient counts as one part of the step's.
 func (t *trainer) loss(target, weight, dst tensor.Tensor) flux2.Loss {
 	return func(c *ops.Ctx, pred, dpred tensor.Tensor) {
+		t.profile.Backward()
 		v, dv := pred, dpred
 		if c.Act != tensor.F32 {
 			v = c.NewF32(pred.Shape...)

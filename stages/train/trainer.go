@@ -10,6 +10,7 @@ import (
 	"longship/gpu"
 	"longship/gpu/memory"
 	"longship/gpu/ops"
+	"longship/gpu/profile"
 	"longship/gpu/tensor"
 	"longship/internal/adapter"
 	"longship/internal/flow"
@@ -35,7 +36,8 @@ type plan struct {
 	emaDecay   float64 // 0 keeps no average
 	recompute  string  // what is computed again in the backward pass
 	act        tensor.DType
-	validation int // validation samples
+	validation int  // validation samples
+	profile    bool // steps are measured
 }
 
 // trainer is everything of a run that lies on the device, and the order in
@@ -55,9 +57,10 @@ type trainer struct {
 	board   *board
 	probe   *probe // nil without validation samples
 	move    *transfer
-	level   tensor.Tensor // f32 [greatest B]: the guidance of every item
-	keep    flux2.Keep    // for the backward pass
-	slab    int64         // bytes of workspace
+	level   tensor.Tensor     // f32 [greatest B]: the guidance of every item
+	keep    flux2.Keep        // for the backward pass
+	profile *profile.Recorder // nil where steps are not measured
+	slab    int64             // bytes of workspace
 
 	closers []func() error
 }
@@ -87,6 +90,9 @@ func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (e
 	}
 	t.onClose(func() error { _ = t.compute.Close(); return nil }) // its failure was Run's error
 	t.ctx = &ops.Ctx{Stream: t.compute, Act: t.act}
+	if t.plan.profile {
+		t.profile = profile.New(source.Device(), t.compute)
+	}
 	if t.set, err = adapter.New(t.dev, t.plan.model.Blocks(), t.layers, t.dtype); err != nil {
 		return err
 	}
@@ -100,6 +106,7 @@ func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (e
 	if t.draws, err = newDrawer(t.dev, "noise", t.shapes, t.plan.model.InChannels); err != nil {
 		return err
 	}
+	t.draws.lane = t.profile.Lane("noise", t.draws.stream)
 	t.onClose(t.draws.close)
 	if err := t.buildGuidance(); err != nil {
 		return err
@@ -111,6 +118,9 @@ func (t *trainer) build(ctx context.Context, dev *meter, source weightSource) (e
 	weights, err := source.Weights(ctx, t.compute, dev.bytes+tables)
 	if err != nil {
 		return err
+	}
+	if m, ok := weights.(measured); ok {
+		m.Measure(t.profile)
 	}
 	if t.model, err = flux2.New(t.plan.model, weights, t.set); err != nil {
 		return err

@@ -84,7 +84,7 @@ func (t *trainer) measure(layout memory.Source) (workspace, tables int64, err er
 	}
 	arena := tensor.MeasuringArena()
 	dry := *t
-	dry.compute = stream
+	dry.compute, dry.profile = stream, nil
 	dry.ctx = &ops.Ctx{Stream: stream, Arena: arena, Act: t.act}
 	if dry.model, err = flux2.New(t.plan.model, layout, t.set); err != nil {
 		return 0, 0, err
