@@ -10,7 +10,11 @@ import (
 // Line is a line of a table: what it is about, and what was measured.
 type Line struct{ Key, Text string }
 
-// Lines returns the summary for people; what was not measured is left out.
+// leastShare of the bytes copied in a half makes a stream worth a line.
+const leastShare = 0.01
+
+// Lines returns the summary for people; what was not measured is left out, and
+// streams that copied next to nothing.
 func (s *Summary) Lines() []Line {
 	if s == nil {
 		return nil
@@ -23,9 +27,17 @@ func (s *Summary) Lines() []Line {
 			Half
 		}{{"forward", s.Forward}, {"backward", s.Backward}} {
 			add(h.name+" half", "%s, compute %s busy", seconds(h.Seconds), percent(h.Busy))
+			all := 0.0
 			for _, c := range h.Copies {
-				add(h.name+", copies of "+c.Stream, "%s busy (%s between %s at its start and %s at its end), %s at %s/s",
-					percent(c.Busy), percent(c.BusyBetween), seconds(c.First), seconds(c.Last), decimal(c.Bytes), decimal(c.Rate))
+				all += c.Bytes
+			}
+			for _, c := range h.Copies {
+				if c.Bytes < leastShare*all {
+					continue
+				}
+				add(h.name+", copies of "+c.Stream, "%s at %s/s, %s busy", decimal(c.Bytes), decimal(c.Rate), percent(c.Busy))
+				add(h.name+", "+c.Stream+" between turns", "%s busy, without %s before the first copy and %s behind the last",
+					percent(c.BusyBetween), seconds(c.First), seconds(c.Last))
 			}
 		}
 		add("kernels launched", "%s a step", humanize.Comma(int64(s.Launches+0.5)))

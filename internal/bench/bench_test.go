@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"longship/gpu/cpu"
+	"longship/gpu/profile"
 	"longship/internal/bench"
 	"longship/internal/dtype"
 	"longship/internal/flux2"
@@ -61,6 +62,26 @@ func TestCasesOfOneProcess(t *testing.T) {
 	}
 	require.Equal(t, results[0].Loss, results[1].Loss, "streamed as resident")
 	require.NotEqual(t, results[0].Loss, results[2].Loss)
+}
+
+// Traced steps come behind the measured ones, of every case.
+func TestTracedSteps(t *testing.T) {
+	o := tiny(t)
+	o.Trace = profile.NewTrace(o.Warmup+o.Steps, profile.TracedSteps)
+	plain := run(t, tiny(t), "32:4:1")
+	results := run(t, o, "32:4:1", "32:4:0")
+	for _, r := range results {
+		require.Equal(t, o.Warmup+o.Steps-profile.Warmup, r.Profile.Steps)
+		require.Equal(t, profile.TracedSteps, r.Profile.Traced.Steps)
+		require.Positive(t, r.Profile.Forward.Seconds)
+		require.Less(t, r.Profile.Seconds, 2*r.StepTime.Max)
+	}
+	require.Nil(t, plain[0].Profile.Traced)
+	require.Equal(t, plain[0].Profile.Launches, results[0].Profile.Launches)
+	copied, _ := results[0].Profile.Sum("weights")
+	require.Positive(t, copied)
+	none, _ := results[1].Profile.Sum("weights")
+	require.Zero(t, none, "resident weights are copied")
 }
 
 func TestArchitecturesHaveTheirParameters(t *testing.T) {

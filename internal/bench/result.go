@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"longship/gpu/profile"
 	"longship/internal/hostmem"
 	"longship/pipeline"
 )
@@ -21,6 +22,8 @@ type Result struct {
 	Setup    float64 `json:"setup_seconds"` // from the start to the first step's start
 	Loss     float64 `json:"loss"`          // of the last step
 	RSS      int64   `json:"host_anonymous_bytes"`
+
+	Profile *profile.Summary `json:"profile,omitempty"` // of the streams; its steps are all but the first two, and the traced
 }
 
 // Spread is how a figure lies over the measured steps.
@@ -53,11 +56,16 @@ type watch struct {
 	loss  float64
 	first time.Time // when the first step began
 	rss   int64     // most seen at the end of a step
+
+	profile *profile.Summary
 }
 
 func (w *watch) event(ev pipeline.Event) {
 	if w.opt.OnEvent != nil {
 		w.opt.OnEvent(ev)
+	}
+	if ev.Event == "profile" {
+		w.profile, _ = profile.FromFields(ev.Data)
 	}
 	if ev.Event != "step" {
 		return
@@ -68,7 +76,8 @@ func (w *watch) event(ev pipeline.Event) {
 	}
 	w.loss = number(ev.Data["loss"])
 	w.rss = max(w.rss, hostmem.Anonymous())
-	if int(number(ev.Data["step"])) > w.opt.Warmup {
+	traced, _ := ev.Data["traced"].(bool)
+	if int(number(ev.Data["step"])) > w.opt.Warmup && !traced {
 		w.steps = append(w.steps, seconds)
 	}
 }
@@ -78,7 +87,7 @@ func (w *watch) result(c Case) Result {
 	return Result{
 		Case: c, Arch: w.opt.Arch.Name, Device: w.opt.Device.Info().Name,
 		Batch: w.opt.Batch, Steps: w.opt.Steps, Warmup: w.opt.Warmup,
-		StepTime: spreadOf(w.steps), Setup: w.first.Sub(w.started).Seconds(), Loss: w.loss, RSS: w.rss,
+		StepTime: spreadOf(w.steps), Setup: w.first.Sub(w.started).Seconds(), Loss: w.loss, RSS: w.rss, Profile: w.profile,
 	}
 }
 

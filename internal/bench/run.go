@@ -11,8 +11,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"longship/gpu"
+	"longship/gpu/profile"
 	"longship/internal/device"
 	"longship/internal/hostmem"
+	"longship/internal/tracefile"
 	"longship/pipeline"
 )
 
@@ -31,6 +33,9 @@ type Options struct {
 	Prefetch, Train pipeline.Factory
 	Log             hclog.Logger
 	OnEvent         func(pipeline.Event) // told what the runs tell; may be nil
+	// Trace has steps of each case traced, behind those that are measured; nil for
+	// none. It must be one for steps behind Warmup + Steps.
+	Trace *profile.Trace
 }
 
 // Run measures one case after the other and gives each result to take as it is
@@ -71,6 +76,12 @@ func (o Options) run(ctx context.Context, c Case) (Result, error) {
 	if err := device.Use(ctx, p.Env, o.Device); err != nil {
 		return Result{}, err
 	}
+	if o.Trace != nil {
+		o.Trace.Run(c.String())
+		if err := tracefile.Use(ctx, p.Env, o.Trace); err != nil {
+			return Result{}, err
+		}
+	}
 	w := &watch{opt: o, started: time.Now()}
 	if _, err := p.Run(ctx, pipeline.RunOptions{OnEvent: w.event}); err != nil {
 		return Result{}, err
@@ -82,13 +93,17 @@ func (o Options) run(ctx context.Context, c Case) (Result, error) {
 // pipeline is the pipeline file of a case.
 func (o Options) pipeline(c Case, dir string) map[string]any {
 	type m = map[string]any
+	steps := o.Warmup + o.Steps
+	if o.Trace != nil {
+		steps += profile.TracedSteps
+	}
 	return m{
 		"name": "bench", "vram": c.Cap, "output": dir, "seed": o.Seed,
 		"stages": []m{
 			{sourceType: m{}},
 			{o.Prefetch.Type: m{"offload": c.Offload, "batch_size": o.Batch}},
 			{o.Train.Type: m{
-				"steps": o.Warmup + o.Steps, "optimizer": o.Optimizer, "validate_every": 0,
+				"steps": steps, "optimizer": o.Optimizer, "validate_every": 0,
 				"network": m{"rank": c.Rank, "alpha": c.Rank},
 			}},
 		},

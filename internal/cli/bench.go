@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -23,6 +24,7 @@ type benchFlags struct {
 	cases                  []string
 	opt                    bench.Options
 	json                   bool
+	trace                  string
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -49,6 +51,7 @@ streamed and the memory that all of it may take; what is left out is auto.`,
 	cmd.Flags().StringVar(&f.opt.Optimizer, "optimizer", "adamw8bit", "adamw or adamw8bit")
 	cmd.Flags().Uint64Var(&f.opt.Seed, "seed", 42, "seed of weights, samples and noise")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print each case as a line of JSON")
+	cmd.Flags().StringVar(&f.trace, "trace", "", traceHelp)
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
 	return cmd
 }
@@ -58,12 +61,18 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 	if err != nil {
 		return &usageError{error: err}
 	}
+	trace, err := newTracing(f.trace, f.opt.Warmup+f.opt.Steps)
+	if err != nil {
+		return err
+	}
+	f.opt.Trace = trace.file()
 	f.opt.Prefetch, _ = a.reg.Lookup("prefetch")
 	f.opt.Train, _ = a.reg.Lookup("train")
 	show := a.newDisplay(false)
 	defer show.Close()
 	f.opt.Log = hclog.New(&hclog.LoggerOptions{Name: "longship", Level: hclog.LevelFromString(f.logLevel), Output: show, DisableTime: true})
 	f.opt.OnEvent = func(ev pipeline.Event) {
+		trace.event(ev)
 		if ev.Event == "progress" {
 			show.event(ev)
 		}
@@ -75,12 +84,13 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 	var results []bench.Result
 	err = bench.Run(ctx, f.opt, cases, func(r bench.Result) error {
 		results = append(results, r)
+		trace.ended()
 		if f.json {
 			return printJSON(a.out, r)
 		}
 		return nil
 	})
-	err = errors.Join(err, f.opt.Device.Close(), show.Close())
+	err = errors.Join(err, f.opt.Device.Close(), show.Close(), trace.write())
 	if !f.json && len(results) > 0 {
 		printBench(a.out, results)
 	}
@@ -130,6 +140,29 @@ func printBench(w io.Writer, results []bench.Result) {
 	row("s/it", func(r bench.Result) string { return fmt.Sprintf("%.3f", r.StepTime.Median) })
 	row("p10 .. p90", func(r bench.Result) string { return fmt.Sprintf("%.3f .. %.3f", r.StepTime.Low, r.StepTime.High) })
 	row("start", func(r bench.Result) string { return fmt.Sprintf("%.1f s", r.Setup) })
+	for _, key := range profiled(results) {
+		row(key, func(r bench.Result) string {
+			for _, l := range r.Profile.Lines() {
+				if l.Key == key {
+					return l.Text
+				}
+			}
+			return ""
+		})
+	}
 	row("host memory", func(r bench.Result) string { return humanize.IBytes(uint64(r.RSS)) })
 	t.Render()
+}
+
+// profiled returns what was measured of the streams in any of the cases, but
+// for what the table has of itself.
+func profiled(results []bench.Result) (keys []string) {
+	for _, r := range results {
+		for _, l := range r.Profile.Lines() {
+			if l.Key != "host memory" && !slices.Contains(keys, l.Key) {
+				keys = append(keys, l.Key)
+			}
+		}
+	}
+	return keys
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"longship/gpu/profile"
 	"longship/internal/losslog"
 	"longship/pipeline"
 )
@@ -19,8 +20,11 @@ type observer struct {
 
 	trainer  string        // id of the stage that takes steps
 	steps    int           // optimiser steps of this process
+	timed    int           // of those, all that were not traced
 	stepTime time.Duration // their time
-	saved    []string      // files written
+	profile  *profile.Summary
+	trace    *tracing // nil where none was asked for
+	saved    []string // files written
 	first    *losslog.Entry
 	last     *losslog.Entry // validations
 	broken   bool           // the loss log cannot be written; said once
@@ -28,12 +32,16 @@ type observer struct {
 
 func (o *observer) event(ev pipeline.Event) {
 	o.show.event(ev)
+	o.trace.event(ev)
 	step, loss := int(ev.Number("step")), losslog.Finite(ev.Number("loss"))
 	switch ev.Event {
 	case "step":
 		o.trainer = ev.Stage
 		o.steps++
-		o.stepTime += time.Duration(ev.Number("s_per_it") * float64(time.Second))
+		if traced, _ := ev.Data["traced"].(bool); !traced {
+			o.timed++
+			o.stepTime += time.Duration(ev.Number("s_per_it") * float64(time.Second))
+		}
 		o.loss(losslog.Entry{Event: ev.Event, Step: step, Loss: loss, LR: ev.Number("lr")})
 	case "validation":
 		o.trainer = ev.Stage
@@ -43,6 +51,8 @@ func (o *observer) event(ev pipeline.Event) {
 		}
 		o.last = &e
 		o.loss(e)
+	case "profile":
+		o.profile, _ = profile.FromFields(ev.Data)
 	case "saved":
 		if path, ok := ev.Data["file"].(string); ok && !slices.Contains(o.saved, path) {
 			o.saved = append(o.saved, path)

@@ -11,6 +11,7 @@ import (
 
 	"longship/internal/losslog"
 	"longship/internal/runstate"
+	"longship/internal/tracefile"
 	"longship/pipeline"
 )
 
@@ -23,6 +24,7 @@ type runFlags struct {
 	wait     bool
 	rehash   bool
 	restart  bool
+	trace    string
 }
 
 func (f *runFlags) shared(cmd *cobra.Command) {
@@ -62,6 +64,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print events as JSON lines on standard output, and the log as JSON")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for a cache or an output folder that another run has, instead of failing")
 	cmd.Flags().BoolVar(&f.rehash, "rehash", false, "read files again that path, size and times say are known")
+	cmd.Flags().StringVar(&f.trace, "trace", "", traceHelp)
 	cmd.Flags().BoolVar(&f.restart, "restart", false, "move the run's old output aside and start afresh")
 	return cmd
 }
@@ -77,16 +80,24 @@ func (a *app) runAll(ctx context.Context, files []string, f runFlags) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	trace, err := newTracing(f.trace, tracedBehind)
+	if err != nil {
+		return err
+	}
 	for _, file := range files {
-		if err := a.run(ctx, file, f); err != nil {
-			return err
+		if err = a.run(ctx, file, f, trace); err != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(err, trace.write())
 }
 
+// tracedBehind is the number of steps that a run with --trace takes before it
+// traces: the first load kernels and fill the ring.
+const tracedBehind = 3
+
 // run checks a pipeline and runs it.
-func (a *app) run(ctx context.Context, file string, f runFlags) error {
+func (a *app) run(ctx context.Context, file string, f runFlags, trace *tracing) error {
 	show := a.newDisplay(f.json)
 	defer show.Close()
 	log := hclog.New(&hclog.LoggerOptions{
@@ -110,7 +121,14 @@ func (a *app) run(ctx context.Context, file string, f runFlags) error {
 	signals, stop := interrupts()
 	defer stop()
 
-	o := &observer{show: show, losses: losses, log: log}
+	if trace != nil {
+		trace.Run(p.Env.Name)
+		if err := tracefile.Use(ctx, p.Env, trace.file()); err != nil {
+			return err
+		}
+		defer trace.ended()
+	}
+	o := &observer{show: show, losses: losses, log: log, trace: trace}
 	result, runErr := p.Run(ctx, pipeline.RunOptions{Signals: signals, OnEvent: o.event})
 	if err := show.Close(); err != nil {
 		log.Warn("progress was not shown to its end", "error", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"longship/cache/atomicfile"
+	"longship/gpu/profile"
 	"longship/internal/hostmem"
 	"longship/internal/losslog"
 	"longship/pipeline"
@@ -21,17 +22,18 @@ import (
 
 // summary is what a run tells at its end, also written as summary.json.
 type summary struct {
-	Run        string      `json:"run"`
-	Result     string      `json:"result"` // done, interrupted or failed
-	Error      string      `json:"error,omitempty"`
-	Seconds    float64     `json:"seconds"`
-	Stages     []stageLine `json:"stages"`
-	SetAside   []asideLine `json:"set_aside"`
-	Steps      int         `json:"steps"` // of this process
-	StepTime   float64     `json:"seconds_per_step"`
-	Validation *validation `json:"validation,omitempty"`
-	PeakMemory int64       `json:"peak_resident_bytes"`
-	Files      []string    `json:"files"` // written, and not removed since to make room for newer ones
+	Run        string           `json:"run"`
+	Result     string           `json:"result"` // done, interrupted or failed
+	Error      string           `json:"error,omitempty"`
+	Seconds    float64          `json:"seconds"`
+	Stages     []stageLine      `json:"stages"`
+	SetAside   []asideLine      `json:"set_aside"`
+	Steps      int              `json:"steps"` // of this process
+	StepTime   float64          `json:"seconds_per_step"`
+	Validation *validation      `json:"validation,omitempty"`
+	Profile    *profile.Summary `json:"profile,omitempty"` // of the streams of the device
+	PeakMemory int64            `json:"peak_resident_bytes"`
+	Files      []string         `json:"files"` // written, and not removed since to make room for newer ones
 
 	trainer string // id of the stage whose steps were seen
 }
@@ -58,7 +60,7 @@ type validation struct {
 func summarise(r *pipeline.Result, o *observer, err error) *summary {
 	s := &summary{
 		Run: r.Name, Result: "done", Seconds: r.Duration.Seconds(), Steps: o.steps, trainer: o.trainer,
-		Files: []string{}, PeakMemory: hostmem.Peak(), SetAside: []asideLine{}, Stages: []stageLine{},
+		Files: []string{}, PeakMemory: hostmem.Peak(), Profile: o.profile, SetAside: []asideLine{}, Stages: []stageLine{},
 	}
 	switch {
 	case errors.Is(err, pipeline.ErrInterrupted):
@@ -77,8 +79,8 @@ func summarise(r *pipeline.Result, o *observer, err error) *summary {
 	for _, a := range r.SetAside {
 		s.SetAside = append(s.SetAside, asideLine(a))
 	}
-	if o.steps > 0 {
-		s.StepTime = o.stepTime.Seconds() / float64(o.steps)
+	if o.timed > 0 {
+		s.StepTime = o.stepTime.Seconds() / float64(o.timed)
 	}
 	if o.first != nil {
 		s.Validation = &validation{First: o.first.Loss, Last: o.last.Loss, Zero: o.last.Zero}
@@ -153,7 +155,7 @@ func (s *summary) lines() []stageLine {
 		}
 		lines = slices.Insert(lines, at, stageLine{s.trainer, key, value})
 	}
-	if s.Steps > 0 {
+	if s.StepTime > 0 {
 		add("time a step", fmt.Sprintf("%.3g s", s.StepTime))
 	}
 	if v := s.Validation; v != nil {

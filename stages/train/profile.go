@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"longship/gpu"
 	"longship/gpu/profile"
@@ -94,22 +92,10 @@ func (l *loop) tellProfile(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	data, err := fields(s)
+	data, err := s.Fields()
 	if err != nil {
 		l.set.Log.Warn("what was measured of the streams is not told", "error", err)
 		return
 	}
 	l.set.Env.Emit(ctx, pipeline.Event{Event: "profile", Stage: l.set.ID, Data: data})
-}
-
-// fields returns a summary as an event carries it.
-func fields(s *profile.Summary) (data map[string]any, err error) {
-	b, err := json.Marshal(s)
-	if err == nil {
-		err = json.Unmarshal(b, &data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("profile: %w", err)
-	}
-	return data, nil
 }
