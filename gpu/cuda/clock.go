@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"gorgonia.org/cu"
@@ -13,10 +14,11 @@ import (
 	"longship/gpu/cuda/shim"
 )
 
-// stamp is a gpu.Stamp: a CUDA event with timing. Its fields but the stream are
-// of the device's thread alone.
+// stamp is a gpu.Stamp: a CUDA event with timing.
 type stamp struct {
-	s      *stream
+	s *stream
+
+	mu     sync.Mutex
 	issued bool // handle is recorded
 	given  bool // back, perhaps before it was issued
 	handle cu.Event
@@ -33,6 +35,8 @@ func (d *Device) Stamp(s gpu.Stream) gpu.Stamp {
 }
 
 func (p *stamp) issue(s *stream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.given {
 		return
 	}
@@ -52,10 +56,11 @@ func (p *stamp) issue(s *stream) {
 	p.issued = true
 }
 
-// Times returns the card's time from base to each stamp.
+// Times returns the card's time from base to each stamp. It asks the driver on
+// the caller's thread: the device's may have a whole step to issue before.
 func (d *Device) Times(base gpu.Stamp, stamps ...gpu.Stamp) (times []time.Duration, err error) {
 	from := base.(*stamp)
-	err = d.thread.call(func() error {
+	err = d.here(func() error {
 		if _, ok, err := from.since(from); err != nil || !ok {
 			return errors.Join(err, fmt.Errorf("time of stream %s asked for before it was reached", from.s.name))
 		}
@@ -78,15 +83,21 @@ func (d *Device) Times(base gpu.Stamp, stamps ...gpu.Stamp) (times []time.Durati
 	return times, nil
 }
 
+// recorded returns the stamp's event, and whether it is recorded.
+func (p *stamp) recorded() (cu.Event, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.handle, p.issued, p.err
+}
+
 // since returns the time from another stamp to this one, and whether both are reached.
 func (p *stamp) since(from *stamp) (t time.Duration, ok bool, err error) {
-	if err := errors.Join(from.err, p.err); err != nil {
+	start, begun, err := from.recorded()
+	end, ended, err2 := p.recorded()
+	if err := errors.Join(err, err2); err != nil || !begun || !ended {
 		return 0, false, err
 	}
-	if !from.issued || !p.issued {
-		return 0, false, nil
-	}
-	ms, err := from.handle.Elapsed(p.handle)
+	ms, err := start.Elapsed(end)
 	switch err := explain(err); {
 	case errors.Is(err, shim.ErrNotReady):
 		return 0, false, nil
@@ -108,11 +119,13 @@ type returned []gpu.Stamp
 func (r returned) issue(*stream) {
 	for _, s := range r {
 		p := s.(*stamp)
+		p.mu.Lock()
 		p.given = true
 		if p.issued {
 			p.issued = false
 			p.s.dev.timers = append(p.s.dev.timers, p.handle)
 		}
+		p.mu.Unlock()
 	}
 }
 

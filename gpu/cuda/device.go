@@ -150,7 +150,7 @@ func (d *Device) Info() gpu.Info { return d.info }
 // MemInfo returns the card's memory as the driver reports it.
 func (d *Device) MemInfo() (gpu.MemInfo, error) {
 	var m gpu.MemInfo
-	err := d.thread.call(func() (err error) {
+	err := d.here(func() (err error) {
 		m.Free, m.Total, err = cu.MemInfo()
 		return explain(err)
 	})

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"gorgonia.org/cu"
 )
 
 const (
@@ -127,6 +129,16 @@ func (t *thread) call(f func() error) error {
 	t.push(entry{w: c})
 	t.flush()
 	return <-c.done
+}
+
+// here calls the driver on the caller's thread, beside what is queued.
+func (d *Device) here(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.SetCurrentContext(d.ctx); err != nil {
+		return explain(err)
+	}
+	return f()
 }
 
 // close ends the thread after what is queued; teardown runs last on it.

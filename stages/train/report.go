@@ -18,10 +18,10 @@ func (l *loop) settle(ctx context.Context, leave int) error {
 			return err
 		}
 		known()
-		l.measure()
 		if err := l.report(ctx, r); err != nil {
 			return err
 		}
+		l.measure()
 	}
 	return nil
 }
