@@ -51,6 +51,40 @@ func BenchmarkSync(b *testing.B) {
 	close2(b, d, s, buf, host)
 }
 
+// BenchmarkStamp is what a stamp costs beside a kernel, on the host and the card,
+// and what reading it does.
+func BenchmarkStamp(b *testing.B) {
+	d := open(b)
+	s, buf, host := parts(b, d, 256)
+	const n = 500 // kernels of a pass
+	pass := func(b *testing.B, stamped bool) (stamps []gpu.Stamp) {
+		for range n {
+			if stamped {
+				stamps = append(stamps, d.Stamp(s))
+			}
+			_ = s.kernel("test_nothing", dim{1}, dim{32}, 0, 0, 0, 0, 1, 2)
+		}
+		require.NoError(b, s.Sync())
+		return stamps
+	}
+	for _, stamped := range []bool{false, true} {
+		b.Run(fmt.Sprintf("%d kernels, stamped=%t", n, stamped), func(b *testing.B) {
+			for b.Loop() {
+				d.Reuse(pass(b, stamped)...)
+			}
+		})
+	}
+	b.Run(fmt.Sprintf("%d read", n), func(b *testing.B) {
+		stamps := pass(b, true)
+		for b.Loop() {
+			times, err := d.Times(stamps[0], stamps...)
+			require.NoError(b, err)
+			require.Len(b, times, n)
+		}
+	})
+	close2(b, d, s, buf, host)
+}
+
 // BenchmarkCopy is the bus, at the size of a unit of FLUX.2-dev.
 func BenchmarkCopy(b *testing.B) {
 	const unit, n = 490_733_568, 10

@@ -12,6 +12,7 @@ import (
 
 	"longship/gpu"
 	"longship/gpu/memory"
+	"longship/gpu/profile"
 	"longship/gpu/tensor"
 )
 
@@ -76,6 +77,8 @@ func stream(t *testing.T, dev gpu.Device, set *memory.WeightSet, share float64, 
 	s, err := memory.NewStreamer(context.Background(), dev, set, memory.Options{Streamed: memory.Spread(set.Units, share), Slots: slots})
 	require.NoError(t, err)
 	s.Bind(compute)
+	r := profile.New(dev, compute)
+	s.Measure(r)
 	var bytes int64
 	for _, u := range set.Units {
 		bytes += 2 * steps * u.Bytes
@@ -95,22 +98,28 @@ func stream(t *testing.T, dev gpu.Device, set *memory.WeightSet, share float64, 
 	s.Plan(step...)
 	for range steps {
 		s.Plan(step...)
-		for _, b := range step {
+		r.Forward()
+		for i, b := range step {
+			if i == set.Blocks() {
+				r.Backward()
+			}
 			p, err := s.Acquire(b)
 			require.NoError(t, err)
-			for i, u := range set.Units {
-				if u.Block != b {
+			for u, unit := range set.Units {
+				if unit.Block != b {
 					continue
 				}
-				at := gpu.Region{Buf: host, Off: off, Len: u.Bytes}
-				compute.Copy(at, p[u.Name+".w"].Data.Region())
-				copied = append(copied, seen{i, at})
-				off += u.Bytes
+				at := gpu.Region{Buf: host, Off: off, Len: unit.Bytes}
+				compute.Copy(at, p[unit.Name+".w"].Data.Region())
+				copied = append(copied, seen{u, at})
+				off += unit.Bytes
 			}
 			s.Release(b)
 		}
+		r.End()
 	}
 	require.NoError(t, compute.Sync())
+	shares(t, r, s.Stats(), len(set.Units))
 	for k, c := range copied {
 		for i, v := range c.at.Bytes() {
 			if v != byte(c.unit) {
@@ -119,4 +128,27 @@ func stream(t *testing.T, dev gpu.Device, set *memory.WeightSet, share float64, 
 		}
 	}
 	require.NoError(t, errors.Join(compute.Close(), s.Close(), host.Free()))
+}
+
+// shares compares what was measured of the streamer with what it has counted.
+func shares(t *testing.T, r *profile.Recorder, counted memory.Stats, units int) {
+	require.NoError(t, r.Finish())
+	s := r.Summary()
+	if s == nil {
+		return // the device takes no times
+	}
+	bytes, seconds := s.Sum("weights")
+	require.LessOrEqual(t, bytes*float64(s.Steps), float64(counted.CopiedBytes)*1.0001)
+	if counted.Copies > units { // more than once each: in every step
+		require.Positive(t, bytes)
+		require.Positive(t, seconds)
+	}
+	for _, h := range []profile.Half{s.Forward, s.Backward} {
+		require.Positive(t, h.Seconds)
+		require.True(t, h.Busy >= 0 && h.Busy <= 1, "compute is busy %v of a half", h.Busy)
+		for _, c := range h.Copies {
+			require.True(t, c.Busy > 0 && c.Busy <= 1.001, "copies are busy %v of a half", c.Busy)
+			require.True(t, c.BusyBetween >= c.Busy && c.BusyBetween <= 1.001, "copies are busy %v between the turns", c.BusyBetween)
+		}
+	}
 }
