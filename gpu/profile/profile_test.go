@@ -287,7 +287,7 @@ func TestTrace(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{
 		"queue": {"step", "step", "step", "step"}, "compute stream": {"weights", "gemm", "adamw"},
-		"passes": {"forward", "backward"}, "blocks": {"block 0"}, "weights": {"unit"},
+		"passes": {"step", "forward", "backward"}, "blocks": {"block 0"}, "weights": {"unit"},
 	}, seen)
 	require.Equal(t, "run: device", names[[2]int{2, 0}])
 
@@ -295,11 +295,15 @@ func TestTrace(t *testing.T) {
 	var fetched float64
 	var begins []float64
 	for _, e := range file.TraceEvents {
-		switch e.Name {
-		case "unit":
+		switch {
+		case e.Name == "unit":
 			fetched = *e.Ts
-		case "step":
+		case e.Name == "step" && e.Cat == "queue":
 			begins = append(begins, *e.Ts)
+		case e.Name == "step":
+			require.GreaterOrEqual(t, e.Args["gemm ms"], 2.)
+			require.Greater(t, e.Args["waiting ms"], 2.)
+			require.Equal(t, 2., e.Args["launches"])
 		}
 	}
 	require.Greater(t, fetched, begins[2]-200)

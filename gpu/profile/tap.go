@@ -124,6 +124,7 @@ func (r *Recorder) emit(s *step) {
 		put(compute, &s.waits[i], "wait")
 	}
 	passes := t.Track(device, "passes")
+	passes.Slice("step", "step", r.anchor.time(s.halves[0].begin), r.anchor.time(s.ended), s.families())
 	for i, h := range s.halves {
 		p := span{name: "forward", begin: h.begin, end: s.ended}
 		if h.backward {
@@ -147,3 +148,16 @@ func (r *Recorder) emit(s *step) {
 		}
 	}
 }
+
+// families returns the step's time by family, in milliseconds.
+func (s *step) families() map[string]any {
+	var t tracedTotals
+	t.add(s)
+	out := map[string]any{"waiting ms": milliseconds(t.waiting), "launches": s.launches}
+	for name, f := range t.families {
+		out[name+" ms"] = milliseconds(f.time)
+	}
+	return out
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
