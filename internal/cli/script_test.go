@@ -18,6 +18,7 @@ import (
 
 	"longship/cache"
 	"longship/internal/cli"
+	"longship/internal/golden"
 	"longship/internal/tinymodel"
 	"longship/stages"
 )
@@ -41,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("QS", filepath.ToSlash(qs))
+			env.Setenv("GOLDEN", filepath.ToSlash(golden.Path()))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

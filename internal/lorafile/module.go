@@ -29,7 +29,8 @@ var endings = []struct{ text, part string }{
 	{".lora.down.weight", partA}, {".lora.up.weight", partB},
 	{"_lora.down.weight", partA}, {"_lora.up.weight", partB},
 	{".lora_linear_layer.down.weight", partA}, {".lora_linear_layer.up.weight", partB},
-	{".alpha", partAlpha}, {".diff", partFull}, {".diff_b", partFull + "_b"}, {".dora_scale", "dora_scale"},
+	{".alpha", partAlpha}, {".diff", partFull}, {".diff_b", partFull + "_b"}, {".dora_scale", partDoRA},
+	{".lora_magnitude_vector", partDoRA}, {".lora_magnitude_vector.weight", partDoRA}, {".lora_magnitude_vector.default.weight", partDoRA},
 }
 
 // splitPart cuts a tensor's name into the module's and the part; the part is
