@@ -105,6 +105,7 @@ func fitFrom(outer Unit, units []Unit, slots int, room int64, from float64) ([]b
 type NoRoomError struct {
 	Least int64 // the bytes that any placement takes
 	Room  int64 // the bytes there are
+	Cap   int64 // limit of the whole card from which on they fit; 0 where the caller did not say
 }
 
 func (e *NoRoomError) Error() string {

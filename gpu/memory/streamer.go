@@ -216,6 +216,9 @@ func (s *Streamer) fill(ctx context.Context, opt Options, total int64) error {
 // toDevice reads a unit from the file to device memory: straight where the host
 // can address it, else through two pinned pieces and the copy stream.
 func (s *Streamer) toDevice(ctx context.Context, u Unit, dst gpu.Region, progress *meter) error {
+	if s.set.empty() {
+		return nil
+	}
 	if b := dst.Bytes(); b != nil {
 		if err := s.set.Read(ctx, u, b); err != nil {
 			return err

@@ -56,8 +56,13 @@ type WeightSet struct {
 	// Fill makes the bytes of a unit that is in no file, a text tower's layer
 	// quantised as it is loaded. Where it is set File and the checksums are not
 	// used. It must be safe for concurrent use and set every byte of dst.
+	// Without it and without a File the set is a layout: what reads it gets no
+	// bytes and leaves its memory as it is.
 	Fill func(ctx context.Context, u Unit, dst []byte) error
 }
+
+// empty says whether the set is a layout without weights.
+func (w *WeightSet) empty() bool { return w.File == nil && w.Fill == nil }
 
 // Blocks returns the number of blocks.
 func (w *WeightSet) Blocks() int {
@@ -72,6 +77,9 @@ func (w *WeightSet) Blocks() int {
 // not keep it. The unit's checksum is verified before Load returns nil. Safe
 // for concurrent use.
 func (w *WeightSet) Load(ctx context.Context, u Unit, sink func(off int64, piece []byte) error) error {
+	if w.empty() {
+		return nil
+	}
 	if w.Fill != nil {
 		return w.fillAndSink(ctx, u, sink)
 	}
@@ -82,6 +90,9 @@ func (w *WeightSet) Load(ctx context.Context, u Unit, sink func(off int64, piece
 // Read fills dst (u.Bytes long) with the unit's bytes and verifies its
 // checksum. Safe for concurrent use.
 func (w *WeightSet) Read(ctx context.Context, u Unit, dst []byte) error {
+	if w.empty() {
+		return nil
+	}
 	if int64(len(dst)) != u.Bytes {
 		return fmt.Errorf("read unit %s: buffer of %d bytes for %d", u.Name, len(dst), u.Bytes)
 	}

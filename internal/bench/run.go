@@ -36,6 +36,8 @@ type Options struct {
 	// Trace has steps of each case traced, behind those that are measured; nil for
 	// none. It must be one for steps behind Warmup + Steps.
 	Trace *profile.Trace
+
+	layout bool // the weights have shapes and no bytes, and there is one sample
 }
 
 // Run measures one case after the other and gives each result to take as it is

@@ -53,7 +53,11 @@ func (s *source) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range sampleCount {
+	samples := sampleCount
+	if s.opt.layout {
+		samples = 1
+	}
+	for i := range samples {
 		sample, err := s.sample(ctx, store, i)
 		if err != nil {
 			return err
@@ -65,6 +69,9 @@ func (s *source) Run(ctx context.Context) error {
 	set, err := Weights(s.opt.Arch.Config, s.opt.QType, s.opt.Outer, s.opt.Seed)
 	if err != nil {
 		return err
+	}
+	if s.opt.layout {
+		set.Fill = nil
 	}
 	if err := s.weights.Send(ctx, set); err != nil && !errors.Is(err, pipeline.ErrDone) {
 		return err

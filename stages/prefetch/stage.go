@@ -279,9 +279,10 @@ func (s *stage) residency(set *memory.WeightSet, budget *gpu.Budget, taken int64
 	room := budget.Total() - taken
 	streamed, err := memory.Fit(set.Outer, set.Units, s.cfg.Ring, room)
 	if none := (*memory.NoRoomError)(nil); errors.As(err, &none) {
+		none.Cap = budget.Cap(taken + none.Least)
 		return nil, &pipeline.HeadError{Path: "vram", Err: fmt.Errorf(
 			"too little for this run: the smallest that can work is %s; or take a smaller resolution, rank or batch: %w",
-			mib(budget.Cap(taken+none.Least)), err)}
+			mib(none.Cap), err)}
 	}
 	if auto || err != nil {
 		return streamed, err
