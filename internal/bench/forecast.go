@@ -8,6 +8,7 @@ import (
 	"longship/gpu/memory"
 	"longship/gpu/profile"
 	"longship/internal/forecast"
+	"longship/pipeline"
 )
 
 // forecastSteps are the steps of a forecast: those that fill the ring, and two
@@ -19,8 +20,12 @@ type Forecast struct {
 	Card forecast.Card `json:"card"`
 	// Profile is of an average step, as a run on the card measures it.
 	Profile *profile.Summary `json:"profile"`
-	Device  int64            `json:"device_bytes"` // most of the card's memory, what is beside our buffers included
-	Pinned  int64            `json:"pinned_bytes"` // most page-locked memory of the host
+	// Parts of the card's memory, in bytes.
+	Parts     map[string]int64 `json:"parts"`
+	Recompute string           `json:"recompute"`      // as train's key says it
+	Streamed  int64            `json:"streamed_bytes"` // of the block weights
+	Device    int64            `json:"device_bytes"`   // most of the card's memory, what is beside our buffers included
+	Pinned    int64            `json:"pinned_bytes"`   // most page-locked memory of the host
 }
 
 // Forecast runs the stages of a case on a card that does no work, on weights
@@ -28,15 +33,46 @@ type Forecast struct {
 // on the card fails: a cap that cannot hold the run is a *pipeline.HeadError.
 func (o Options) Forecast(ctx context.Context, c Case, card forecast.Card) (*Forecast, error) {
 	dev := forecast.New(card)
-	o.Device, o.layout, o.Trace, o.OnEvent = dev, true, nil, nil
+	f := &Forecast{Card: card, Parts: map[string]int64{}}
+	o.Device, o.layout, o.Trace, o.OnEvent = dev, true, nil, f.event
 	o.Warmup, o.Steps = profile.Warmup, forecastSteps
 	r, err := o.run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	f := &Forecast{Card: card, Profile: r.Profile}
+	f.Profile = r.Profile
 	f.Device, f.Pinned = dev.Peak()
+	f.Parts[PartOwn] = card.Own
 	return f, nil
+}
+
+// What memory of a card is taken for.
+const (
+	PartOwn       = "context and libraries"
+	PartOuter     = "weights outside the blocks"
+	PartResident  = "resident units"
+	PartRing      = "ring"
+	PartBatches   = "batches"
+	PartWorkspace = "activations"
+	PartAdapter   = "adapter, gradients, optimizer"
+)
+
+// Parts lists them.
+var Parts = []string{PartOwn, PartOuter, PartResident, PartRing, PartBatches, PartWorkspace, PartAdapter}
+
+// event takes in what the stages tell of their memory.
+func (f *Forecast) event(ev pipeline.Event) {
+	bytes := func(key string) int64 { return int64(number(ev.Data[key])) }
+	switch ev.Event {
+	case "placed":
+		f.Parts[PartOuter], f.Parts[PartResident], f.Parts[PartRing] = bytes("outer"), bytes("resident"), bytes("ring")
+		f.Parts[PartBatches], f.Streamed = bytes("batches"), bytes("streamed")
+		f.Parts[PartAdapter] += bytes("train")
+	case "workspace":
+		f.Parts[PartWorkspace] = bytes("bytes")
+		f.Parts[PartAdapter] -= bytes("bytes")
+		f.Recompute, _ = ev.Data["recompute"].(string)
+	}
 }
 
 // SmallestCap returns the smallest cap that can work, as an error says it that

@@ -40,6 +40,14 @@ func TestForecast(t *testing.T) {
 	require.Zero(t, none)
 	require.InEpsilon(t, copied/31.5e9, seconds, 1e-3)
 	require.Greater(t, streamed.Pinned, all.Pinned)
+	var sum int64
+	for _, part := range bench.Parts {
+		require.Contains(t, streamed.Parts, part)
+		sum += streamed.Parts[part]
+	}
+	require.InDelta(t, streamed.Device, sum, 64<<20, "the parts are the whole, but for rounding to allocations")
+	require.Zero(t, streamed.Parts[bench.PartResident])
+	require.Zero(t, all.Parts[bench.PartRing])
 	require.Equal(t, streamed.Profile.Launches, fast.Profile.Launches)
 }
 

@@ -78,7 +78,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("longship {{.Version}}\n")
 	root.AddCommand(a.runCommand(), a.checkCommand(), a.graphCommand(), a.stagesCommand(), a.cacheCommand(), a.loraCommand(),
-		a.benchCommand())
+		a.benchCommand(), a.planCommand(), a.devicesCommand())
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
 	return root
 }

@@ -190,7 +190,7 @@ func (s *stage) prepare(ctx context.Context, set *memory.WeightSet, train, valid
 		src.room -= batches
 	}
 	src.load = func(ctx context.Context, taken int64) (*memory.Streamer, error) {
-		return s.load(ctx, dev, set, budget, batches+taken)
+		return s.load(ctx, dev, set, budget, batches, taken)
 	}
 	return src, st, slots, nil
 }
@@ -243,10 +243,11 @@ func present(ctx context.Context, stores map[string]*cache.Store, samples []*por
 	return nil
 }
 
-// load brings the weights to the device and into pinned memory, beside taken
-// bytes of the budget that are others'. It runs on train's goroutine, while this
+// load brings the weights to the device and into pinned memory, beside the
+// bytes of the budget that the batches and train take. It runs on train's goroutine, while this
 // stage does nothing but serve batches.
-func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet, budget *gpu.Budget, taken int64) (*memory.Streamer, error) {
+func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet, budget *gpu.Budget, batches, trains int64) (*memory.Streamer, error) {
+	taken := batches + trains
 	ctx, cancel := s.set.Env.UntilStopped(ctx)
 	defer cancel()
 	streamed, err := s.residency(set, budget, taken)
@@ -254,6 +255,17 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet,
 		return nil, err
 	}
 	part, all := memory.Streamed(set.Units, streamed)
+	units := make([]memory.Unit, 0, len(set.Units)) // resident
+	for i, u := range set.Units {
+		if !streamed[i] {
+			units = append(units, u)
+		}
+	}
+	resident := memory.Footprint(memory.Unit{}, units, make([]bool, len(units)), 0)
+	s.set.Env.Emit(ctx, pipeline.Event{Event: "placed", Stage: s.set.ID, Data: map[string]any{
+		"outer": set.Outer.Bytes, "resident": resident, "streamed": part, "batches": batches, "train": trains,
+		"ring": memory.Footprint(memory.Unit{}, set.Units, streamed, s.cfg.Ring) - resident,
+	}})
 	start := time.Now()
 	streamer, err := memory.NewStreamer(ctx, dev, set, memory.Options{
 		Streamed: streamed, Slots: s.cfg.Ring,

@@ -73,6 +73,7 @@ func (l *loop) prepare(ctx context.Context, from *runstate.Checkpoint) error {
 	l.lent.Params, l.lent.Memory = l.t.params(), l.t.memory()
 	l.set.Log.Info("adapter", "modules", len(l.t.layers), "parameters", l.t.set.Size(), "rank", n.rank(),
 		"alpha", n.alpha(), "scale", l.lent.Adapter.Scale(), "dtype", n.dtypeName(), "workspace_mib", l.t.slab>>20, "recompute", l.t.recomputed())
+	l.set.Env.Emit(ctx, pipeline.Event{Event: "workspace", Stage: l.set.ID, Data: map[string]any{"bytes": l.t.slab, "recompute": l.t.recomputed()}})
 	if from == nil {
 		return nil
 	}
