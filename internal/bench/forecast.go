@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"longship/gpu"
 	"longship/gpu/memory"
 	"longship/gpu/profile"
 	"longship/internal/forecast"
@@ -44,6 +45,22 @@ func (o Options) Forecast(ctx context.Context, c Case, card forecast.Card) (*For
 	f.Device, f.Pinned = dev.Peak()
 	f.Parts[PartOwn] = card.Own
 	return f, nil
+}
+
+// foresee returns the forecast of a case on the device that it is measured on;
+// nil where the rates of the device are not known.
+func (o Options) foresee(ctx context.Context, c Case) (*Forecast, error) {
+	card, known := forecast.CardLike(o.Device.Info().Name)
+	mem, ok := o.Device.(gpu.MemReporter)
+	if !known || !ok {
+		return nil, nil
+	}
+	m, err := mem.MemInfo()
+	if err != nil {
+		return nil, err
+	}
+	card.Bytes, card.Own = m.Free+m.Own, m.Own
+	return o.Forecast(ctx, c, card)
 }
 
 // What memory of a card is taken for.

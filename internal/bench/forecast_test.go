@@ -82,3 +82,18 @@ func TestForecastOfALargeModel(t *testing.T) {
 		require.LessOrEqual(t, f.Device, int64(23.5*(1<<30)), text)
 	}
 }
+
+// A card whose rates are known is foreseen before it is measured. What is
+// measured here is a forecast too, and so the same.
+func TestResultsCarryTheForecast(t *testing.T) {
+	o := tiny(t)
+	card, err := forecast.CardOf("h200")
+	require.NoError(t, err)
+	r := run(t, o, "64:4:1")[0]
+	require.Nil(t, r.Forecast, "of the CPU nothing is known")
+	o.Device = forecast.New(card)
+	r = run(t, o, "64:4:1")[0]
+	require.NotNil(t, r.Forecast)
+	require.Positive(t, r.Profile.Seconds)
+	require.InEpsilon(t, r.Profile.Seconds, r.Forecast.Profile.Seconds, 1e-6)
+}

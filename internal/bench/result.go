@@ -23,7 +23,8 @@ type Result struct {
 	Loss     float64 `json:"loss"`          // of the last step
 	RSS      int64   `json:"host_anonymous_bytes"`
 
-	Profile *profile.Summary `json:"profile,omitempty"` // of the streams; its steps are all but the first two, and the traced
+	Forecast *Forecast        `json:"forecast,omitempty"` // made before the run, where the device's rates are known
+	Profile  *profile.Summary `json:"profile,omitempty"`  // of the streams; its steps are all but the first two, and the traced
 }
 
 // Spread is how a figure lies over the measured steps.

@@ -44,10 +44,15 @@ type Options struct {
 // there. Temporary files are removed.
 func Run(ctx context.Context, o Options, cases []Case, take func(Result) error) error {
 	for _, c := range cases {
+		foreseen, err := o.foresee(ctx, c)
+		if err != nil {
+			return fmt.Errorf("case %s: %w", c, err)
+		}
 		r, err := o.run(ctx, c)
 		if err != nil {
 			return fmt.Errorf("case %s: %w", c, err)
 		}
+		r.Forecast = foreseen
 		if err := take(r); err != nil {
 			return err
 		}

@@ -138,6 +138,12 @@ func printBench(w io.Writer, results []bench.Result) {
 		t.AppendRow(line)
 	}
 	row("s/it", func(r bench.Result) string { return fmt.Sprintf("%.3f", r.StepTime.Median) })
+	row("foreseen", func(r bench.Result) string {
+		if r.Forecast == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.3f", r.Forecast.Profile.Seconds)
+	})
 	row("p10 .. p90", func(r bench.Result) string { return fmt.Sprintf("%.3f .. %.3f", r.StepTime.Low, r.StepTime.High) })
 	row("start", func(r bench.Result) string { return fmt.Sprintf("%.1f s", r.Setup) })
 	for _, key := range profiled(results) {

@@ -69,3 +69,11 @@ func TestRoomBesideAllWeights(t *testing.T) {
 	_, limited = src.Room(300)
 	require.False(t, limited)
 }
+
+// Memory of the host is looked at before any is page-locked.
+func TestHostMemoryIsNamed(t *testing.T) {
+	require.NoError(t, holds(30<<30, 30<<30))
+	err := holds(30<<30, 16<<30)
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	require.ErrorContains(t, err, "need 30720MiB of host memory and 16384MiB are available")
+}

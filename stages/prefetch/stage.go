@@ -14,6 +14,7 @@ import (
 	"longship/internal/cachefill"
 	"longship/internal/device"
 	"longship/internal/flux2"
+	"longship/internal/hostmem"
 	"longship/internal/rng"
 	"longship/internal/runstate"
 	"longship/pipeline"
@@ -255,6 +256,13 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet,
 		return nil, err
 	}
 	part, all := memory.Streamed(set.Units, streamed)
+	if set.File != nil || set.Fill != nil { // there are bytes to be held
+		if available, ok := hostmem.Available(); ok {
+			if err := holds(part, available); err != nil {
+				return nil, err
+			}
+		}
+	}
 	units := make([]memory.Unit, 0, len(set.Units)) // resident
 	for i, u := range set.Units {
 		if !streamed[i] {
@@ -279,6 +287,16 @@ func (s *stage) load(ctx context.Context, dev gpu.Device, set *memory.WeightSet,
 		"device_mib", (taken+memory.Footprint(set.Outer, set.Units, streamed, s.cfg.Ring))>>20, "seconds", time.Since(start).Seconds())
 	s.set.Summarise("streamed", fmt.Sprintf("%.0f %% of %.1f MiB of block weights", 100*float64(part)/float64(max(all, 1)), float64(all)/(1<<20)))
 	return streamer, nil
+}
+
+// holds says whether page-locked memory of so many bytes can be had: a machine
+// that runs short of it swaps, or ends the program.
+func holds(pinned, available int64) error {
+	if pinned <= available {
+		return nil
+	}
+	return fmt.Errorf("the streamed weights need %s of host memory and %s are available: end other programs, or let more stay on the card (a higher vram, a smaller offload): %w",
+		mib(pinned), mib(available), gpu.ErrOutOfMemory)
 }
 
 // residency says which units are streamed so that they fit into a budget of
