@@ -163,3 +163,10 @@ func Marshal(v any) ([]byte, error) { return encode(v) }
 
 // Unmarshal reads the payload of a message into v, a pointer.
 func Unmarshal(payload []byte, v any) error { return decode(payload, v) }
+
+// CheckDetached has a stage in a process of its own look for faults, and returns
+// them with what it found, as Pipeline.Check does for a whole pipeline.
+func CheckDetached(ctx context.Context, env *Env, c Checker) (found []SummaryEntry, err error) {
+	err = errors.Join(c.Check(ctx), env.Close())
+	return env.rt.takeSummary(), err
+}
