@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"longship/gpu"
 	"longship/gpu/memory"
@@ -104,6 +105,9 @@ func SmallestCap(err error) (size string, ok bool) {
 
 // Least returns the smallest cap that works for a case on a card.
 func (o Options) Least(ctx context.Context, c Case, card forecast.Card) (string, error) {
+	keys := maps.Clone(o.PrefetchKeys)
+	delete(keys, "offload")
+	o.PrefetchKeys = keys
 	c.Offload, c.Cap = "auto", fmt.Sprintf("%dMiB", (card.Own+beside)>>20)
 	f, err := o.Forecast(ctx, c, card)
 	if size, ok := SmallestCap(err); ok {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -36,6 +37,10 @@ type Options struct {
 	// Trace has steps of each case traced, behind those that are measured; nil for
 	// none. It must be one for steps behind Warmup + Steps.
 	Trace *profile.Trace
+
+	// PrefetchKeys and TrainKeys are settings of the stages beside those that the
+	// case and the fields above name, which they come before.
+	PrefetchKeys, TrainKeys map[string]any
 
 	layout bool // the weights have shapes and no bytes, and there is one sample
 }
@@ -104,15 +109,13 @@ func (o Options) pipeline(c Case, dir string) map[string]any {
 	if o.Trace != nil {
 		steps += profile.TracedSteps
 	}
+	load := m{"offload": c.Offload, "batch_size": o.Batch}
+	learn := m{"optimizer": o.Optimizer, "network": m{"rank": c.Rank, "alpha": c.Rank}}
+	maps.Copy(load, o.PrefetchKeys)
+	maps.Copy(learn, o.TrainKeys)
+	learn["steps"], learn["validate_every"] = steps, 0
 	return m{
 		"name": "bench", "vram": c.Cap, "output": dir, "seed": o.Seed,
-		"stages": []m{
-			{sourceType: m{}},
-			{o.Prefetch.Type: m{"offload": c.Offload, "batch_size": o.Batch}},
-			{o.Train.Type: m{
-				"steps": steps, "optimizer": o.Optimizer, "validate_every": 0,
-				"network": m{"rank": c.Rank, "alpha": c.Rank},
-			}},
-		},
+		"stages": []m{{sourceType: m{}}, {o.Prefetch.Type: load}, {o.Train.Type: learn}},
 	}
 }

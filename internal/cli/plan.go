@@ -48,14 +48,15 @@ type hostNeed struct {
 func (a *app) planCommand() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
-		Use:   "plan",
+		Use:   "plan [FILE]",
 		Short: "Foresee step time and memory on a card, without one",
 		Long: `Foresee how long a training step takes on a card, what bounds it, and what it needs
 of the card and of the host. No card, model or photo is needed: the stages run on a
-card that only keeps time. A case is PX:RANK:OFFLOAD:CAP, as bench takes it.`,
+card that only keeps time. With a FILE it is of that pipeline, each resolution as a
+square; without one of an architecture's cases, PX:RANK:OFFLOAD:CAP, as bench takes them.`,
 		Example: "  longship plan --gpu rtx4090 --case 512:16:auto:23.5GiB --case 1024:16",
-		Args:    needs("", 0, 0),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.plan(cmd.Context(), f) },
+		Args:    needs("", 0, 1),
+		RunE:    func(cmd *cobra.Command, files []string) error { return a.plan(cmd.Context(), f, files) },
 	}
 	b := &f.bench
 	b.opt.Steps, b.logLevel = 1, "off"
@@ -71,10 +72,15 @@ card that only keeps time. A case is PX:RANK:OFFLOAD:CAP, as bench takes it.`,
 	return cmd
 }
 
-func (a *app) plan(ctx context.Context, f planFlags) error {
+func (a *app) plan(ctx context.Context, f planFlags, files []string) error {
 	cases, err := f.bench.read()
 	if err != nil {
 		return &usageError{error: err}
+	}
+	if len(files) > 0 {
+		if cases, err = a.ofFile(files[0], &f.bench.opt, f.vram); err != nil {
+			return err
+		}
 	}
 	for i := range cases {
 		if cases[i].Cap != "auto" || f.vram == "" {
@@ -171,7 +177,7 @@ func printPlans(w io.Writer, card forecast.Card, plans []planned) {
 		}
 		t.AppendRow(line)
 	}
-	row("s/it", func(f bench.Forecast) string { return fmt.Sprintf("%.3f", f.Profile.Seconds) })
+	row("s/it", func(f bench.Forecast) string { return fmt.Sprintf("%.3g", f.Profile.Seconds) })
 	row("forward", func(f bench.Forecast) string { return half(f.Profile.Forward) })
 	row("backward", func(f bench.Forecast) string { return half(f.Profile.Backward) })
 	row("copied a step", func(f bench.Forecast) string {
@@ -206,5 +212,5 @@ func half(h profile.Half) string {
 	if h.Waiting > 0.02*h.Seconds {
 		bound = "copies"
 	}
-	return fmt.Sprintf("%.3f s, bound by %s, compute %.0f %% busy", h.Seconds, bound, 100*h.Busy)
+	return fmt.Sprintf("%.3g s, bound by %s, compute %.0f %% busy", h.Seconds, bound, 100*h.Busy)
 }
