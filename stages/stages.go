@@ -7,6 +7,7 @@ package stages
 import (
 	"longship/internal/cli"
 	"longship/pipeline"
+	"longship/plugins/host"
 	"longship/stages/cached"
 	"longship/stages/checkpoint"
 	"longship/stages/dataset"
@@ -36,4 +37,4 @@ func Builtin() []pipeline.Factory {
 // of one's own adds to Builtin:
 //
 //	func main() { stages.Main(append(stages.Builtin(), mystage.Factory())...) }
-func Main(factories ...pipeline.Factory) { cli.Main(factories...) }
+func Main(factories ...pipeline.Factory) { cli.Main(&host.Host{}, factories...) }

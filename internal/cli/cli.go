@@ -36,20 +36,33 @@ const (
 )
 
 // Main runs the command line with the given stages and ends the process.
-func Main(factories ...pipeline.Factory) {
+func Main(programs Programs, factories ...pipeline.Factory) {
 	signal.Ignore(syscall.SIGPIPE) // output sees to readers that go away
-	os.Exit(Run(os.Args[1:], os.Stdout, os.Stderr, factories...))
+	os.Exit(RunWith(programs, os.Args[1:], os.Stdout, os.Stderr, factories...))
+}
+
+// Programs starts the programs with stages of their own that a pipeline names,
+// and ends them.
+type Programs interface {
+	pipeline.Programs
+	io.Closer
 }
 
 // Run runs the command line and returns the exit code.
 func Run(args []string, stdout, stderr io.Writer, factories ...pipeline.Factory) int {
+	return RunWith(nil, args, stdout, stderr, factories...)
+}
+
+// RunWith is Run of a command line that knows how to start programs; no program
+// outlives it. programs may be nil.
+func RunWith(programs Programs, args []string, stdout, stderr io.Writer, factories ...pipeline.Factory) int {
 	reg, err := pipeline.NewRegistry(factories...)
 	if err != nil {
 		fmt.Fprintln(stderr, "longship:", err)
 		return ExitFailed
 	}
 	out := &output{w: stdout}
-	a := &app{reg: reg, out: out, err: stderr}
+	a := &app{reg: reg, programs: programs, out: out, err: stderr}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -58,12 +71,16 @@ func Run(args []string, stdout, stderr io.Writer, factories ...pipeline.Factory)
 	if !a.started && err != nil {
 		err = &usageError{err, fmt.Sprintf("\n`%s --help` shows what there is", cmd.CommandPath())}
 	}
+	if programs != nil {
+		err = errors.Join(err, programs.Close())
+	}
 	return a.exit(errors.Join(err, out.failure()))
 }
 
 // app is what the commands share.
 type app struct {
 	reg      *pipeline.Registry
+	programs Programs // nil where none can be started
 	out, err io.Writer
 	started  bool // a command's own work has begun: an error is no longer one of usage
 }

@@ -39,7 +39,11 @@ func (a *app) load(file string, f runFlags, log hclog.Logger) (*pipeline.Pipelin
 	if f.device != "" {
 		set = append(append([]string{}, set...), "device="+f.device)
 	}
-	p, err := a.reg.Load(file, pipeline.Options{Set: set, Log: log})
+	opts := pipeline.Options{Set: set, Log: log}
+	if a.programs != nil {
+		opts.Programs = a.programs
+	}
+	p, err := a.reg.Load(file, opts)
 	if err != nil && !errors.As(err, new(*pipeline.ConfigError)) {
 		return nil, &usageError{error: err}
 	}
