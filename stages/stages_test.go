@@ -8,11 +8,16 @@ import (
 	"go.uber.org/goleak"
 
 	"longship/pipeline"
-	"longship/pipeline/stagetest"
+	"longship/plugins/plugintest"
 	"longship/stages"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test program is a program of all stages too, when it is started as one.
+func TestMain(m *testing.M) {
+	if !plugintest.Served(stages.Builtin()...) {
+		goleak.VerifyTestMain(m)
+	}
+}
 
 // needed are the keys without which a stage cannot be made.
 var needed = map[string]string{
@@ -20,10 +25,11 @@ var needed = map[string]string{
 	"cached":  "{list: run/dataset}",
 }
 
-// Every stage keeps the rules of stages: lifecycle, config, no leaks.
+// Every stage keeps the rules of stages: lifecycle, config, no leaks; and in a
+// program of its own too, where what it sends and takes can cross to one.
 func TestConformance(t *testing.T) {
 	for _, f := range stages.Builtin() {
-		t.Run(f.Type, func(t *testing.T) { stagetest.Conformance(t, f, needed[f.Type]) })
+		t.Run(f.Type, func(t *testing.T) { plugintest.Conformance(t, f, needed[f.Type]) })
 	}
 }
 

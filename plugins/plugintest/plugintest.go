@@ -18,12 +18,21 @@ import (
 
 // Main runs the tests; started by Conformance, it serves the stages instead.
 func Main(m *testing.M, factories ...pipeline.Factory) int {
-	hello := proto.Handshake()
-	if os.Getenv(hello.MagicCookieKey) == hello.MagicCookieValue {
-		sdk.Serve(factories...)
+	if Served(factories...) {
 		return 0
 	}
 	return m.Run()
+}
+
+// Served serves the stages if the test program was started for that, until it is
+// to end. It is Main for a TestMain that does more.
+func Served(factories ...pipeline.Factory) bool {
+	hello := proto.Handshake()
+	if os.Getenv(hello.MagicCookieKey) != hello.MagicCookieValue {
+		return false
+	}
+	sdk.Serve(factories...)
+	return true
 }
 
 // Conformance runs stagetest.Conformance over the stage in process and, where
