@@ -51,7 +51,7 @@ func (o Options) Forecast(ctx context.Context, c Case, card forecast.Card) (*For
 // foresee returns the forecast of a case on the device that it is measured on;
 // nil where the rates of the device are not known.
 func (o Options) foresee(ctx context.Context, c Case) (*Forecast, error) {
-	card, known := forecast.CardLike(o.Device.Info().Name)
+	card, known := forecast.CardCalled(o.Device.Info().Name)
 	mem, ok := o.Device.(gpu.MemReporter)
 	if !known || !ok {
 		return nil, nil
@@ -61,7 +61,12 @@ func (o Options) foresee(ctx context.Context, c Case) (*Forecast, error) {
 		return nil, err
 	}
 	card.Bytes, card.Own = m.Free+m.Own, m.Own
-	return o.Forecast(ctx, c, card)
+	f, err := o.Forecast(ctx, c, card)
+	if err != nil && !errors.As(err, new(*pipeline.HeadError)) {
+		o.Log.Warn("the case cannot be foreseen", "case", c.String(), "reason", err)
+		return nil, nil
+	}
+	return f, err
 }
 
 // What memory of a card is taken for.

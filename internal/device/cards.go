@@ -56,7 +56,7 @@ func Card(index int) (forecast.Card, error) {
 	if err != nil {
 		return forecast.Card{}, err
 	}
-	c, ok := forecast.CardLike(s.Name)
+	c, ok := forecast.CardCalled(s.Name)
 	if !ok {
 		return c, fmt.Errorf("cuda:%d is a %s, whose rates are not known", index, s.Name)
 	}

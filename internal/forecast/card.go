@@ -55,11 +55,11 @@ func CardOf(name string) (Card, error) {
 	return c, nil
 }
 
-// CardLike returns the known card whose name is part of what a driver calls a
-// card, false where there is none.
-func CardLike(driver string) (Card, bool) {
+// CardCalled returns the known card that a driver calls so, false where there
+// is none: cards of similar names (a laptop's) have other rates.
+func CardCalled(driver string) (Card, bool) {
 	for _, c := range cards {
-		if short, _ := strings.CutPrefix(c.Name, "NVIDIA "); strings.Contains(driver, short) {
+		if c.Name == driver {
 			return c, true
 		}
 	}

@@ -47,7 +47,7 @@ func (d *Device) Peak() (device, host int64) {
 
 // Info says what the card is.
 func (d *Device) Info() gpu.Info {
-	return gpu.Info{Kind: "cuda", Name: d.card.Name + " (forecast)", TotalBytes: d.card.Bytes}
+	return gpu.Info{Kind: "cuda", Name: d.card.Name, TotalBytes: d.card.Bytes}
 }
 
 // MemInfo returns the card's memory as if no other process had of it.
