@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type config struct {
 	Suffix string        `yaml:"suffix" doc:"put behind every caption"`
 	Hang   bool          `yaml:"hang" doc:"sleep over the third sample"`
 	Die    bool          `yaml:"die" doc:"exit over the third sample"`
+	Leak   bool          `yaml:"leak" doc:"take memory over the third sample"`
 	Pause  time.Duration `yaml:"pause" doc:"over each sample"`
 	Times  []int         `yaml:"times" doc:"a list"`
 	PIDs   pipeline.Path `yaml:"pids" doc:"file for the id of the process"`
@@ -98,6 +100,10 @@ func (s *shout) Run(ctx context.Context) error {
 			return pipeline.Reject(errors.New("it has no caption"))
 		case n == 3 && s.cfg.Hang:
 			time.Sleep(time.Hour)
+		case n == 3 && s.cfg.Leak:
+			for taken := [][]byte{}; ; time.Sleep(time.Millisecond) {
+				taken = append(taken, bytes.Repeat([]byte{1}, 8<<20))
+			}
 		case n == 3 && s.cfg.Die:
 			s.set.Log.Error("out of luck", "sample", v.ID)
 			os.Exit(4)
@@ -232,6 +238,7 @@ func TestBadPrograms(t *testing.T) {
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct{ keys, config, want string }{
 		"dies":  {"", "die: true", "exit status 4; its last lines: shouting | out of luck"},
+		"leaks": {", memory: 300MiB", "leak: true", "of memory, more than the 300 MiB that it may"},
 		"hangs": {", timeout: 400ms", "hang: true", "it hangs: it was silent for 400ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
