@@ -4,4 +4,3 @@
 package proto
 
 //go:generate python3 -m grpc_tools.protoc -I . --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative plugins.proto
-//go:generate python3 -m grpc_tools.protoc -I . --python_out=../../examples/plugin-python plugins.proto
