@@ -37,7 +37,7 @@ func (a *app) loraCommand() *cobra.Command {
 		},
 	}
 	inspect.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return group("lora", "Look into adapter files, and make others of them", append([]*cobra.Command{inspect}, loraTools()...)...)
+	return group("lora", "Look into adapter files, and make others of them", append([]*cobra.Command{inspect}, a.loraTools()...)...)
 }
 
 func (a *app) showAdapter(r *lorafile.Report) {

@@ -44,11 +44,12 @@ type Module struct {
 
 // Inspect reads an adapter file of any layout.
 func Inspect(path string) (*Report, error) {
-	f, err := safetensors.Open(path)
+	f, err := openTensors(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	path = f.Path()
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
