@@ -36,10 +36,10 @@ func IsRun(dir string) bool {
 }
 
 const (
-	stateDir    = "state"
-	adapterExt  = ".safetensors"
-	stateExt    = ".state"
-	previousFmt = "%s.previous-%d" + adapterExt // of what is in the way of a final adapter
+	stateDir     = "state"
+	adapterExt   = ".safetensors"
+	stateExt     = ".state"
+	previousMark = ".previous-" // and a number: of what is in the way of a final adapter
 )
 
 func (f Folder) stateDir() string { return filepath.Join(f.Dir, stateDir) }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/shirou/gopsutil/v4/disk"
@@ -65,13 +67,16 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 		return saved, err
 	}
 	saved.State = f.statePath(st.Step)
-	strays, files, err := f.commit(ctx, opt, st)
+	files, err := f.commit(ctx, opt, st)
 	if err != nil {
 		return saved, err
 	}
-	for i, file := range files {
+	for _, file := range files {
 		saved.Adapters = append(saved.Adapters, filepath.Join(f.Dir, file.Name))
-		if err := removeTwin(strays[i], file.Digest); err != nil {
+		if !opt.Final {
+			continue
+		}
+		if err := f.removeTwins(f.series(file.Series), file.Digest); err != nil {
 			return saved, err
 		}
 	}
@@ -87,9 +92,8 @@ func (f Folder) save(ctx context.Context, opt SaveOptions, st *port.State) (save
 }
 
 // commit writes the adapter files and the state that commits them; where it
-// fails no file of this step stays. strays are the files that had to make way
-// for them, "" for none.
-func (f Folder) commit(ctx context.Context, opt SaveOptions, st *port.State) (strays []string, files []savedFile, err error) {
+// fails no file of this step stays.
+func (f Folder) commit(ctx context.Context, opt SaveOptions, st *port.State) (files []savedFile, err error) {
 	defer func() {
 		for _, file := range files {
 			if err != nil {
@@ -98,12 +102,12 @@ func (f Folder) commit(ctx context.Context, opt SaveOptions, st *port.State) (st
 		}
 	}()
 	for _, file := range opt.Files {
-		s, stray := f.series(file.Series), ""
+		s := f.series(file.Series)
 		path := s.numbered(st.Step)
 		if opt.Final {
 			path = s.final()
-			if stray, err = f.retireFinal(s, st.Step); err != nil {
-				return nil, files, err
+			if err = f.retireFinal(s, st.Step); err != nil {
+				return files, err
 			}
 		}
 		saved := savedFile{Series: file.Series, Name: filepath.Base(path)}
@@ -113,14 +117,14 @@ func (f Folder) commit(ctx context.Context, opt SaveOptions, st *port.State) (st
 			return err
 		})
 		if err != nil {
-			return nil, files, err
+			return files, err
 		}
-		strays, files = append(strays, stray), append(files, saved)
+		files = append(files, saved)
 	}
 	h := head{Version: formatVersion, Step: st.Step, Final: opt.Final, Files: files,
 		Adapter: st.Adapter, Counters: st.Counters, Settings: st.Settings, Dataset: st.Dataset}
 	err = atomicfile.Write(f.statePath(st.Step), func(w *os.File) error { return writeState(ctx, w, h, st) })
-	return strays, files, err
+	return files, err
 }
 
 // sweep removes what a process that died left half written.
@@ -175,38 +179,58 @@ func (f Folder) advise(err error) error {
 }
 
 // retireFinal makes way for a new final adapter: one of another step gets its
-// numbered name, one that belongs to no state a name of its own, stray.
-func (f Folder) retireFinal(s series, step int) (stray string, err error) {
+// numbered name, one that belongs to no state a name of its own.
+func (f Folder) retireFinal(s series, step int) error {
 	if _, err := os.Stat(s.final()); errors.Is(err, os.ErrNotExist) {
-		return "", nil
+		return nil
 	} else if err != nil {
-		return "", err
+		return err
 	}
 	owner, err := f.finalOwner(s)
 	if err != nil || owner == step {
-		return "", err
+		return err
 	}
 	if owner >= 0 {
-		return "", os.Rename(s.final(), s.numbered(owner))
+		return os.Rename(s.final(), s.numbered(owner))
 	}
 	for n := 1; ; n++ {
-		stray = filepath.Join(f.Dir, fmt.Sprintf(previousFmt, s.name, n))
+		stray := filepath.Join(f.Dir, s.name+previousMark+strconv.Itoa(n)+adapterExt)
 		if _, err := os.Lstat(stray); errors.Is(err, os.ErrNotExist) {
-			return stray, os.Rename(s.final(), stray)
+			return os.Rename(s.final(), stray)
 		}
 	}
 }
 
-// removeTwin removes a stray adapter, "" for none, that has the bytes of the one
-// just saved: a process died between it and its state.
-func removeTwin(stray string, saved lorafile.Digest) error {
-	if stray == "" {
-		return nil
-	}
-	if d, err := lorafile.DigestFile(stray); err != nil || d != saved {
+// removeTwins removes what once made way for a final adapter of the series and
+// has the bytes of the one just saved: processes died between it and its state,
+// perhaps more than one.
+func (f Folder) removeTwins(s series, saved lorafile.Digest) error {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
 		return err
 	}
-	return os.Remove(stray)
+	for _, e := range entries {
+		number, ok := strings.CutPrefix(e.Name(), s.name+previousMark)
+		if !ok {
+			continue
+		}
+		if number, ok = strings.CutSuffix(number, adapterExt); !ok {
+			continue
+		}
+		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		path := filepath.Join(f.Dir, e.Name())
+		if d, err := lorafile.DigestFile(path); err != nil {
+			return err
+		} else if d != saved {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finalOwner returns the step whose state says that the final adapter of a
