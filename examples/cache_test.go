@@ -189,7 +189,7 @@ func TestDamagedCacheFolder(t *testing.T) {
 		files := tree(t, p.path("cache"))
 		for name, content := range files {
 			path := p.path("cache/" + name)
-			if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			if info, err := os.Stat(path); err != nil || info.Size() == 0 || strings.Contains(name, ".damaged-") {
 				continue // set aside or rewritten by a run before
 			} else if size := int(info.Size()); size < len(content) || name != "badger/DISCARD" {
 				flip(t, path, random.IntN(size))

@@ -169,7 +169,7 @@ func TestWiringRule(t *testing.T) {
 			t.Fatalf("edges of the canonical form %q, want %q", edges(again), want)
 		}
 	})
-	if accepted == 0 {
+	if accepted == 0 && !testing.Short() { // a short run draws only a few
 		t.Error("no plan was accepted: the test shows nothing")
 	}
 }

@@ -128,6 +128,9 @@ func TestGeneratedSchema(t *testing.T) {
 		t.Fatalf("%d examples, error %v", len(examples), err)
 	}
 	for _, path := range examples {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(path), "go.mod")); err == nil {
+			continue // a module of its own, with stages of its own
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 func dev() flux2.Config { return flux2.Default() }
 
-// The numbers of the issue: every Linear inside the blocks of dev.
+// The numbers of FLUX.2-dev: every Linear inside the blocks of dev.
 func TestSelectAllOfDev(t *testing.T) {
 	c := dev()
 	targets, err := adapter.Select(c.Modules(), nil, nil)

@@ -20,7 +20,7 @@ import (
 	"longship/internal/weights"
 )
 
-// The tolerances of the issue: of values against the reference's largest
+// The tolerances: of values against the reference's largest
 // magnitude, and of gradients of adapters relative in L2.
 const (
 	valueTol = 1e-4

@@ -308,7 +308,7 @@ func (e *entry) describeLoRA(c loraConfig) (err error) {
 		return errors.New("one half of the pair is missing")
 	}
 	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] {
-		return fmt.Errorf("A %v and B %v are no pair", a.Shape, b.Shape)
+		return fmt.Errorf("shapes %v of A and %v of B are no pair", a.Shape, b.Shape)
 	}
 	for part := range e.t {
 		if !slices.Contains([]string{partA, partB, partAlpha, partDoRA}, part) {

@@ -55,7 +55,7 @@ func encode(t testing.TB, tower *texttower.Tower, prompts ...texttower.Prompt) (
 	return out
 }
 
-// tol is the bound for hidden states, of the largest magnitude.
+// tol is the bound for hidden states, of the largest magnitude.
 const tol = 1e-4
 
 // promptOf makes a prompt of a row of ids and its mask.

@@ -56,7 +56,7 @@ func record(n *net, into map[string][]float32, stream gpu.Stream) {
 	}
 }
 
-// tol is the bound for outputs, of the largest magnitude.
+// tol is the bound for outputs, of the largest magnitude.
 const tol = 1e-4
 
 func TestEncoderAgainstReference(t *testing.T) {
