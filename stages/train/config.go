@@ -153,6 +153,11 @@ func (c *Config) schedule() optim.Schedule {
 	return optim.Schedule{Name: c.LRScheduler, Base: c.LR, Warmup: c.LRWarmupSteps, Total: c.Steps}
 }
 
+const (
+	maxSteps = 999_999_999 // what the nine digits of a checkpoint's name can say
+	maxRank  = 6144        // the hidden width of FLUX.2-dev
+)
+
 // Validate returns every fault.
 func (c *Config) Validate() error {
 	var errs []error
@@ -175,6 +180,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	atLeast("steps", c.Steps, 1)
+	if c.Steps > maxSteps {
+		fault("steps", "%d is above %d", c.Steps, maxSteps)
+	}
 	between("lr", c.LR, 0, 10)
 	oneOf("lr_scheduler", c.LRScheduler, optim.Schedules...)
 	atLeast("lr_warmup_steps", c.LRWarmupSteps, 0)
@@ -223,6 +231,9 @@ func (n *Network) faults() []error {
 	}
 	if n.rank() < 1 {
 		fault("rank", "%d is below 1", n.rank())
+	}
+	if n.rank() > maxRank {
+		fault("rank", "%d is above %d, the full rank of FLUX.2's widest matrices", n.rank(), maxRank)
 	}
 	if !(n.alpha() > 0) {
 		fault("alpha", "%v is not positive", n.alpha())

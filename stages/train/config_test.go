@@ -73,3 +73,13 @@ func TestOneTrainStage(t *testing.T) {
 	_, err = reg.Parse([]byte("stages:\n  - train\n  - train: {id: b}\n"), pipeline.Options{File: "p.yaml"})
 	require.EqualError(t, err, "p.yaml:3:5: stage b: stage train trains already, and a run makes one adapter: give this one a pipeline of its own")
 }
+
+func TestNothingIsBoundless(t *testing.T) {
+	c := Default()
+	c.Steps, c.Network.Rank = maxSteps, maxRank
+	require.NoError(t, c.Validate())
+	c.Steps++
+	require.ErrorContains(t, c.Validate(), "steps: 1000000000 is above 999999999")
+	c.Steps, c.Network.Rank = 1, maxRank+1
+	require.ErrorContains(t, c.Validate(), "network.rank: 6145 is above 6144")
+}
