@@ -36,6 +36,9 @@ type Pipeline struct {
 // is a *ConfigError that names every fault. Nothing but the file is read.
 func (r *Registry) Load(path string, opts Options) (*Pipeline, error) {
 	src, err := os.ReadFile(path)
+	if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder; name the .yaml file in it", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read pipeline: %w", err)
 	}

@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 		{"stages null", "stages:\n", []string{"p.yaml:1:8: expected a list of stages"}},
 		{"stages a mapping", "stages: {dataset: {}}\n", []string{"p.yaml:1:9: expected a list of stages, `- type: {…}`, not a mapping"}},
 		{"broken syntax", "stages:\n  - dataset: {folder: x\n", []string{"p.yaml:2:1: YAML: "}},
-		{"tab", "stages:\n\t- dataset\n", []string{"p.yaml:2:1: YAML: found character that cannot start any token"}},
+		{"tab", "stages:\n\t- dataset\n", []string{"p.yaml:2:1: YAML: a tab cannot indent a line or start a value: use spaces"}},
 		{"windows path in double quotes", "model: {path: \"C:\\models\"}\nstages: [dataset]\n", []string{"p.yaml:1:1: single quotes"}},
 		{"not UTF-8", "name: x\nstages: [\xff]\n", []string{"p.yaml:2:1: YAML: the file is not UTF-8 text"}},
 		{"two documents", "stages: [dataset]\n---\nstages: [dataset]\n", []string{"p.yaml:2:1: a second document begins here"}},

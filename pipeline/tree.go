@@ -94,6 +94,8 @@ func (t *tree) syntax(src []byte, err error) {
 	switch {
 	case strings.Contains(msg, "unknown escape character"):
 		msg += "; a backslash in double quotes begins an escape: write the path in single quotes"
+	case strings.Contains(msg, "cannot start any token") && tabAt(src, p.Line, p.Col):
+		msg = "a tab cannot indent a line or start a value: use spaces"
 	case !utf8.Valid(src):
 		valid := src[:len(src)-len(bytes.TrimLeftFunc(src, func(r rune) bool { return r != utf8.RuneError }))]
 		p.Line = 1 + bytes.Count(valid, []byte("\n"))
@@ -260,4 +262,16 @@ func kindName(n *yaml.Node) string {
 		return "the number " + n.Value
 	}
 	return fmt.Sprintf("the text %q", n.Value)
+}
+
+// tabAt says whether a tab stands at a place of the source, or between it and
+// the start of its line's text.
+func tabAt(src []byte, line, col int) bool {
+	lines := bytes.Split(src, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	text := lines[line-1]
+	indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
+	return bytes.ContainsRune(indent, '\t') || col >= 1 && col <= len(text) && text[col-1] == '\t'
 }

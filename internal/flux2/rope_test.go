@@ -2,6 +2,7 @@ package flux2_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,8 @@ func TestPositionsGolden(t *testing.T) {
 }
 
 // The tables of far positions, for the axes of the released models and of the
-// tiny ones: each of the reference's is that of one of them.
+// tiny ones, or for four axes of one width: each of the reference's is that of
+// one of them.
 func TestRopeGolden(t *testing.T) {
 	f := golden.Open(t, "golden", "primitives.safetensors")
 	ids := coordinates(f, "rope.ids")
@@ -49,7 +51,10 @@ func TestRopeGolden(t *testing.T) {
 		wantCos, shape := f.F32(name + ".cos")
 		wantSin, _ := f.F32(name + ".sin")
 		matched := false
-		for _, c := range configs {
+		even := flux2.Default()
+		even.HeadDim = shape[1]
+		even.Axes = slices.Repeat([]int{shape[1] / 4}, 4)
+		for _, c := range append(configs, even) {
 			if c.HeadDim != shape[1] {
 				continue
 			}
