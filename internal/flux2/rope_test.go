@@ -34,7 +34,7 @@ func TestPositionsGolden(t *testing.T) {
 }
 
 // The tables of far positions, for the axes of the released models and of the
-// tiny ones, or for four axes of one width: each of the reference's is that of
+// tiny ones, for four axes of one width or of three: each of the reference's is that of
 // one of them.
 func TestRopeGolden(t *testing.T) {
 	f := golden.Open(t, "golden", "primitives.safetensors")
@@ -51,10 +51,10 @@ func TestRopeGolden(t *testing.T) {
 		wantCos, shape := f.F32(name + ".cos")
 		wantSin, _ := f.F32(name + ".sin")
 		matched := false
-		even := flux2.Default()
-		even.HeadDim = shape[1]
-		even.Axes = slices.Repeat([]int{shape[1] / 4}, 4)
-		for _, c := range append(configs, even) {
+		others := []flux2.Config{flux2.Default(), flux2.Default()}
+		others[0].HeadDim, others[0].Axes = shape[1], slices.Repeat([]int{shape[1] / 4}, 4)
+		others[1].HeadDim, others[1].Axes = 16, []int{2, 4, 6, 4}
+		for _, c := range append(others, configs...) {
 			if c.HeadDim != shape[1] {
 				continue
 			}
