@@ -44,7 +44,9 @@ type Streamer struct {
 
 	outer    Params
 	units    []placed
-	blocks   [][]int // units of a block
+	blocks   [][]int  // units of a block
+	names    []string // of the blocks, for traces
+	waits    []string // what a block waits for
 	slots    []slot
 	slotSize int64
 	plan     []access
@@ -108,6 +110,10 @@ func (s *Streamer) load(ctx context.Context, opt Options) error {
 	}
 	s.units = make([]placed, n)
 	s.blocks = make([][]int, s.set.Blocks())
+	for i := range s.blocks {
+		s.names = append(s.names, fmt.Sprint("block ", i))
+		s.waits = append(s.waits, fmt.Sprint("weights of block ", i))
+	}
 	var residentBytes, slotBytes, total int64
 	residentBytes = s.set.Outer.Bytes
 	for i, u := range s.set.Units {
@@ -300,7 +306,7 @@ func (s *Streamer) Acquire(block int) (Params, error) {
 	s.issued -= len(units)
 	s.held[block]++
 
-	s.ends[block] = s.measure.Block(fmt.Sprint("block ", block))
+	s.ends[block] = s.measure.Block(s.names[block])
 	p := Params{}
 	var copied []gpu.Event
 	for _, u := range units {
@@ -319,7 +325,7 @@ func (s *Streamer) Acquire(block int) (Params, error) {
 		}
 	}
 	if len(copied) > 0 {
-		s.measure.Wait(fmt.Sprint("weights of block ", block), func() {
+		s.measure.Wait(s.waits[block], func() {
 			for _, e := range copied {
 				s.compute.Wait(e)
 			}

@@ -6,26 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"longship/gpu"
 	"longship/gpu/cpu"
+	"longship/gpu/gputest"
 	"longship/gpu/memory"
 )
-
-// counting is a device that counts what is taken from it.
-type counting struct {
-	gpu.Device
-	taken int
-}
-
-func (d *counting) Alloc(n int64) (gpu.Buffer, error) {
-	d.taken++
-	return d.Device.Alloc(n)
-}
-
-func (d *counting) AllocHost(n int64) (gpu.Buffer, error) {
-	d.taken++
-	return d.Device.AllocHost(n)
-}
 
 // Once the weights are loaded steps take no memory, of the device or the host.
 func TestStreamerTakesNothingInAStep(t *testing.T) {
@@ -33,20 +17,20 @@ func TestStreamerTakesNothingInAStep(t *testing.T) {
 		set := modelOf(2, 2, 1, 1, 1, 1)
 		host, err := cpu.New()
 		require.NoError(t, err)
-		dev := &counting{Device: host}
+		dev := &gputest.Counting{Device: host}
 		compute, err := dev.NewStream("compute")
 		require.NoError(t, err)
 		s, err := memory.NewStreamer(context.Background(), dev, set, memory.Options{Streamed: memory.Spread(set.Units, share)})
 		require.NoError(t, err)
 		s.Bind(compute)
-		before := dev.taken
+		before := dev.Taken
 		require.Positive(t, before)
 		for range 3 {
 			s.Plan(forwardBackward(6)...)
 			walk(t, s, compute, set, forwardBackward(6)...)
 		}
 		require.NoError(t, compute.Sync())
-		require.Equal(t, before, dev.taken, "share %v", share)
+		require.Equal(t, before, dev.Taken, "share %v", share)
 		require.NoError(t, s.Close())
 		require.NoError(t, compute.Close())
 		require.NoError(t, host.Close())

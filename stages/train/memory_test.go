@@ -7,28 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"longship/gpu"
+	"longship/gpu/gputest"
 	"longship/internal/adapter"
 	"longship/internal/flow"
 	"longship/internal/flux2"
 	"longship/internal/optim"
 	"longship/stages/port"
 )
-
-// counting is a device that counts what is taken from it.
-type counting struct {
-	gpu.Device
-	taken int
-}
-
-func (d *counting) Alloc(n int64) (gpu.Buffer, error) {
-	d.taken++
-	return d.Device.Alloc(n)
-}
-
-func (d *counting) AllocHost(n int64) (gpu.Buffer, error) {
-	d.taken++
-	return d.Device.AllocHost(n)
-}
 
 // metered is a source on another device.
 type metered struct {
@@ -43,11 +28,11 @@ func (m metered) Device() gpu.Device { return m.on }
 func TestNothingIsTakenInAStep(t *testing.T) {
 	for again, keep := range keeps {
 		s := newSource(t)
-		dev := &counting{Device: s.dev}
+		dev := &gputest.Counting{Device: s.dev}
 		tr, err := newTrainer(t.Context(), s.smallPlan(again), metered{s, dev})
 		require.NoError(t, err)
 		require.Equal(t, keep, tr.keep)
-		before := dev.taken
+		before := dev.Taken
 		require.Positive(t, before)
 		ctx := context.Background()
 		for k := range 4 {
@@ -62,7 +47,7 @@ func TestNothingIsTakenInAStep(t *testing.T) {
 			_, _, err = tr.validate(ctx, s)
 			require.NoError(t, err)
 		}
-		require.Equal(t, before, dev.taken)
+		require.Equal(t, before, dev.Taken)
 		require.Equal(t, tr.slab, tr.ctx.Arena.Peak(), "the dry run is not the run")
 		require.NoError(t, tr.close())
 		s.close()
